@@ -1,0 +1,95 @@
+"""What an advisor is: an object with a ``name``, an ``order``, and ``advise`` or ``advise_tool`` or both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, Literal
+
+from .exchange import ChatNext, ChatRequest, ChatResponse, ToolInvocation, ToolNext, ToolResult
+
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def derived_name(owner: type) -> str:
+    """The class name in snake_case, without ``_advisor``: ``TokenBudgetAdvisor`` is ``token_budget``."""
+    return _WORD.sub("_", owner.__name__).lower().strip("_").removesuffix("_advisor")
+
+
+class _DerivedName:
+    """Gives every class its derived name until a class or an instance sets one."""
+
+    def __get__(self, advisor: object, owner: type) -> str:
+        return derived_name(owner)
+
+
+class Advisor:
+    """Wraps chat exchanges (``advise``), tool calls (``advise_tool``), or both; see `Order` for where.
+
+    A method that is not overridden is left out of its chain and costs nothing. Any object with these members is an
+    advisor; inheriting is a convenience.
+
+    Attributes:
+        name: default: the class name in snake_case without ``_advisor``.
+        order: 0 to 999; lower is further outside.
+        streams: ``"hold"``: the advisor may change or withhold content, so under streaming nothing of what is inside
+            it is emitted, and the text that it returns is emitted when ``advise`` returns. ``"pass"`` (default):
+            events pass while it waits.
+        inside, outside: ``"tool_loop"`` refuses a chain in which the advisor stands on the wrong side.
+        is_tool_loop: the advisor is a tool loop; a chain has at most one.
+    """
+
+    name: str = _DerivedName()  # type: ignore[assignment]
+    order: int
+    streams: Literal["pass", "hold"] = "pass"
+    inside: ClassVar[Literal["tool_loop"] | None] = None
+    outside: ClassVar[Literal["tool_loop"] | None] = None
+    is_tool_loop: ClassVar[bool] = False
+
+    async def advise(self, request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        """Handle a chat exchange; ``await call_next(request)`` runs the rest of the chain."""
+        return await call_next(request)
+
+    async def advise_tool(self, invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
+        """Handle one tool call; ``await call_next(invocation)`` runs the rest of the tool chain."""
+        return await call_next(invocation)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} order={getattr(self, 'order', None)}>"
+
+
+class FunctionAdvisor(Advisor):
+    """An advisor made of one function; see `chat_advisor` and `tool_advisor`."""
+
+    def __init__(
+        self,
+        *,
+        order: int,
+        name: str,
+        streams: Literal["pass", "hold"] = "pass",
+        advise: Callable[[ChatRequest, ChatNext], Awaitable[ChatResponse[Any]]] | None = None,
+        advise_tool: Callable[[ToolInvocation, ToolNext], Awaitable[ToolResult]] | None = None,
+    ) -> None:
+        self.order = order
+        self.name = name
+        self.streams = streams
+        if advise is not None:
+            self.advise = advise  # type: ignore[method-assign, assignment]
+        if advise_tool is not None:
+            self.advise_tool = advise_tool  # type: ignore[method-assign, assignment]
+
+
+def chat_advisor(
+    *, order: int, name: str | None = None, streams: Literal["pass", "hold"] = "pass"
+) -> Callable[[Callable[[ChatRequest, ChatNext], Awaitable[ChatResponse[Any]]]], FunctionAdvisor]:
+    """Make an advisor of an async function of ``(request, call_next)``; the name defaults to the function's."""
+    return lambda fn: FunctionAdvisor(
+        order=order, name=name or getattr(fn, "__name__", "chat_advisor"), streams=streams, advise=fn
+    )
+
+
+def tool_advisor(
+    *, order: int, name: str | None = None
+) -> Callable[[Callable[[ToolInvocation, ToolNext], Awaitable[ToolResult]]], FunctionAdvisor]:
+    """Make an advisor of an async function of ``(invocation, call_next)``; the name defaults to the function's."""
+    return lambda fn: FunctionAdvisor(order=order, name=name or getattr(fn, "__name__", "tool_advisor"), advise_tool=fn)

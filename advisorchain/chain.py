@@ -1,0 +1,246 @@
+"""The chain: sorts and checks advisors, and composes them into two onions around the model and around the tools."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from .advisor import Advisor, derived_name
+from .errors import ConfigurationError
+from .exchange import ChatNext, ChatRequest, ChatResponse, ToolInvocation, ToolNext, ToolResult
+from .order import Order
+from .stream import emit_text, start_attempt
+
+if TYPE_CHECKING:
+    from .explain import ChainExplanation
+
+logger = logging.getLogger("advisorchain")
+
+Advise = Callable[[ChatRequest, ChatNext], Awaitable[ChatResponse[Any]]]
+AdviseTool = Callable[[ToolInvocation, ToolNext], Awaitable[ToolResult]]
+
+
+class Entry:
+    """One advisor in its place: what `AdvisorChain` found out about it."""
+
+    __slots__ = ("advisor", "name", "order", "advise", "advise_tool", "is_tool_loop")
+
+    def __init__(self, advisor: Any, name: str, order: int) -> None:
+        self.advisor = advisor
+        self.name = name
+        self.order = order
+        self.advise: Advise | None = _overridden(advisor, "advise", Advisor.advise)
+        self.advise_tool: AdviseTool | None = _overridden(advisor, "advise_tool", Advisor.advise_tool)
+        self.is_tool_loop = bool(getattr(advisor, "is_tool_loop", False))
+
+    @property
+    def wraps(self) -> str:
+        """``"chat"``, ``"tool"``, ``"both"``, or ``"nothing"``."""
+        if self.advise is None:
+            return "nothing" if self.advise_tool is None else "tool"
+        return "chat" if self.advise_tool is None else "both"
+
+
+def _overridden(advisor: Any, name: str, default: Any) -> Any:
+    method = getattr(advisor, name, None)
+    return None if method is None or getattr(method, "__func__", None) is default else method
+
+
+class ModelCall:
+    """The innermost part of a chain: calls the model, keeps the ledger, starts a streamed attempt."""
+
+    __slots__ = ("model",)
+
+    def __init__(self, model: ChatNext) -> None:
+        self.model = model
+
+    async def __call__(self, request: ChatRequest) -> ChatResponse[Any]:
+        model = request.model or self.model
+        if request.output is not None and not getattr(model, "native_output", False):
+            request = request.with_instruction(request.output.instruction())
+        if request.streaming:
+            request = request.replace(emit=await start_attempt(request))
+        turn = request.context.turn
+        if debug := logger.isEnabledFor(logging.DEBUG):
+            name, start = getattr(model, "name", "model"), turn.runtime.clock()
+            logger.debug("turn %s round %d: model %s starts", turn.id, request.round or turn.round, name)
+        response = await model(request)
+        if not isinstance(response, ChatResponse):
+            raise ConfigurationError(
+                f"The model {getattr(model, 'name', model)!r} returned {type(response).__name__}, not a ChatResponse."
+            )
+        if debug:
+            logger.debug(
+                "turn %s round %d: model %s ends after %.3f s: %s, %d tool calls",
+                turn.id, request.round or turn.round, name, turn.runtime.clock() - start, response.stop_reason,
+                len(response.message.tool_calls),
+            )  # fmt: skip
+        ledger = turn.ledger
+        if not getattr(model, "keeps_ledger", False):  # a sub-agent's calls are in the ledger already
+            ledger.add_usage(response.usage)
+        for call in response.message.tool_calls:
+            ledger.offers[call.id] = request
+        return response.replace(request=request)
+
+
+def _link(advise: Advise, call_next: ChatNext) -> ChatNext:
+    return lambda request: advise(request, call_next)
+
+
+def _link_tool(advise_tool: AdviseTool, call_next: ToolNext) -> ToolNext:
+    return lambda invocation: advise_tool(invocation, call_next)
+
+
+def _link_hold(advise: Advise, call_next: ChatNext) -> ChatNext:
+    async def hold(request: ChatRequest) -> ChatResponse[Any]:
+        if not request.streaming:
+            return await advise(request, call_next)
+        response = await advise(request.muted(), call_next)
+        await emit_text(request, response.text)
+        return response
+
+    return hold
+
+
+class AdvisorChain:
+    """Advisors around a model, sorted, checked and composed once; itself a ``ChatNext``, so chains nest.
+
+    Args:
+        advisors: in order of registration, which equal orders keep.
+        model: the innermost call.
+        tool: runs a tool call itself.
+
+    Raises:
+        ConfigurationError: an order is out of range, an advisor is there twice, two have one name, there is more than
+            one tool loop, or an advisor stands on the wrong side of it.
+    """
+
+    __slots__ = ("entries", "model", "_chat", "_tool")
+
+    def __init__(self, advisors: Iterable[Any], model: ChatNext, *, tool: ToolNext) -> None:
+        self.entries = _arrange(advisors)
+        self.model = model
+        chat: ChatNext = ModelCall(model)
+        for entry in reversed(self.entries):
+            if entry.advise is not None:
+                hold = getattr(entry.advisor, "streams", "pass") == "hold"
+                chat = (_link_hold if hold else _link)(entry.advise, chat)
+            if entry.advise_tool is not None:
+                tool = _link_tool(entry.advise_tool, tool)
+        self._chat = chat
+        self._tool = tool
+
+    def __call__(self, request: ChatRequest) -> Awaitable[ChatResponse[Any]]:
+        """Send a request through the chain; its tool calls go through this chain's tool advisors."""
+        return self._chat(request.replace(execute=self._tool))
+
+    @property
+    def execute(self) -> ToolNext:
+        """Runs one tool invocation through the tool advisors."""
+        return self._tool
+
+    @property
+    def tool_loop(self) -> Entry | None:
+        """The entry of the tool loop, or None."""
+        return next((entry for entry in self.entries if entry.is_tool_loop), None)
+
+    def explain(self) -> ChainExplanation:
+        """The chain as a structure; printed, it is a readable onion."""
+        from .explain import explain_chain
+
+        return explain_chain(self)
+
+
+def _arrange(advisors: Iterable[Any]) -> tuple[Entry, ...]:
+    entries: list[Entry] = []
+    explicit: dict[str, Any] = {}
+    derived: list[Entry] = []
+    seen: set[int] = set()
+    for advisor in advisors:
+        if isinstance(advisor, type):
+            raise ConfigurationError(f"{advisor.__name__} is a class; pass an instance: {advisor.__name__}(...).")
+        name, is_explicit = _name_of(advisor)
+        if id(advisor) in seen:
+            raise ConfigurationError(
+                f"The same instance of advisor {name!r} is in the chain twice; make two instances, with name=."
+            )
+        seen.add(id(advisor))
+        entry = Entry(advisor, name, _order_of(advisor, name))
+        if entry.wraps == "nothing":
+            raise ConfigurationError(
+                f"Advisor {name!r} ({type(advisor).__name__}) has neither advise nor advise_tool; define one of them."
+            )
+        if not is_explicit:
+            derived.append(entry)
+        elif name in explicit:
+            raise ConfigurationError(
+                f"Two advisors are named {name!r} ({type(explicit[name]).__name__} and {type(advisor).__name__}); "
+                "give one of them another name=."
+            )
+        else:
+            explicit[name] = advisor
+        entries.append(entry)
+    taken = set(explicit)
+    for entry in derived:
+        number = 1
+        base = entry.name
+        while entry.name in taken:
+            number += 1
+            entry.name = f"{base}#{number}"
+        taken.add(entry.name)
+    entries.sort(key=lambda entry: entry.order)
+    _check_loop(entries)
+    return tuple(entries)
+
+
+def _name_of(advisor: Any) -> tuple[str, bool]:
+    """The advisor's name, and whether somebody chose it."""
+    name = getattr(advisor, "name", None)
+    if name is None:
+        return derived_name(type(advisor)), False
+    if not isinstance(name, str) or not name:
+        raise ConfigurationError(f"The name of {type(advisor).__name__} must be a text, not {name!r}.")
+    if isinstance(advisor, Advisor) and "name" not in advisor.__dict__ and name == derived_name(type(advisor)):
+        return name, False
+    return name, True
+
+
+def _order_of(advisor: Any, name: str) -> int:
+    order = getattr(advisor, "order", None)
+    if not isinstance(order, int) or isinstance(order, bool):
+        raise ConfigurationError(
+            f"Advisor {name!r} has no order: set order to an int from 0 to {Order.MODEL - 1}, for example "
+            f"Order.GUARD_INPUT (is: {order!r})."
+        )
+    if not 0 <= order < Order.MODEL:
+        raise ConfigurationError(
+            f"Advisor {name!r} has order {int(order)}; orders go from 0 to {Order.MODEL - 1} "
+            f"({int(Order.MODEL)} is the model itself)."
+        )
+    return int(order)
+
+
+def _check_loop(entries: list[Entry]) -> None:
+    loops = [entry for entry in entries if entry.is_tool_loop]
+    if not loops:
+        return
+    if len(loops) > 1:
+        raise ConfigurationError(
+            f"A chain has one tool loop, this one has {len(loops)}: {', '.join(repr(e.name) for e in loops)}."
+        )
+    loop = loops[0]
+    if loop.advise is None:
+        raise ConfigurationError(f"The tool loop {loop.name!r} does not define advise.")
+    position = entries.index(loop)
+    for index, entry in enumerate(entries):
+        if getattr(entry.advisor, "inside", None) == "tool_loop" and index < position:
+            side, relation = "inside", "above"
+        elif getattr(entry.advisor, "outside", None) == "tool_loop" and index > position:
+            side, relation = "outside", "below"
+        else:
+            continue
+        raise ConfigurationError(
+            f"Advisor {entry.name!r} (order {entry.order}) must be {side} the tool loop {loop.name!r} "
+            f"(order {loop.order}): give it an order {relation} {loop.order}."
+        )

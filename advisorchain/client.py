@@ -1,0 +1,398 @@
+"""`ChatClient`: builds requests, owns the chain, runs turns under ``call`` and ``stream``."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
+
+from typing_extensions import TypeForm, TypeVar
+
+from .advisors import ReturnDirectAdvisor, ToolCallingAdvisor
+from .chain import AdvisorChain
+from .context import Context, Turn
+from .errors import ConfigurationError
+from .exchange import RETURN_DIRECT, ChatNext, ChatRequest, ChatResponse, Emit, ToolSet
+from .messages import Message, SystemMessage, UserMessage, check_pairing
+from .options import ChatOptions
+from .order import Order
+from .output import output_type_of
+from .runtime import Runtime
+from .stream import ChatStream, Outlet
+from .sub_agent import ClientModel, ClientTool
+from .tool_execution import ToolExecution, execute_tools, messages_of
+from .tools.execution import run_tool
+from .tools.registry import ToolSources
+from .tools.tool import Tool, ToolProvider
+
+T = TypeVar("T", default=str)
+
+Prompt = str | Message | Sequence[Message]
+Options = ChatOptions | Mapping[str, Any]
+
+logger = logging.getLogger("advisorchain")
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_RUNTIME = Runtime()
+
+
+class CallSettings(TypedDict, total=False):
+    """The keyword arguments of a call; see `ChatClient.call`."""
+
+    system: str | None
+    variables: Mapping[str, Any] | None
+    tools: Iterable[Any]
+    advisors: Iterable[Any]
+    options: Options | None
+    conversation_id: str | None
+    context: Mapping[Any, Any] | None
+    return_direct: Mapping[str, bool] | None
+    tool_loop: bool | None
+
+
+class ChatClient:
+    """Sends chat requests through an ordered chain of advisors to a model.
+
+    Args:
+        model: any `ChatModel`: an async function of the request, usually with a ``name``.
+        tools: tools, functions, objects with ``@tool`` methods, registries and providers, in any mix.
+        advisors: advisors for every call; the tool loop and return-direct are added when absent.
+        system: the system text; ``{identifier}`` placeholders are filled by a call's ``variables``.
+        options: options for every call.
+        return_direct: overrides tools' ``return_direct`` by name.
+        tool_loop: False leaves the tool loop out and hands tool calls to the caller.
+        name: of the client, in traces and logs.
+        runtime: clock, ids and jitter.
+
+    Raises:
+        ConfigurationError: advisors or tools do not fit together.
+    """
+
+    def __init__(
+        self,
+        model: ChatNext,
+        *,
+        tools: Iterable[Any] = (),
+        advisors: Iterable[Any] = (),
+        system: str | None = None,
+        options: Options | None = None,
+        return_direct: Mapping[str, bool] | None = None,
+        tool_loop: bool = True,
+        name: str = "chat_client",
+        runtime: Runtime | None = None,
+    ) -> None:
+        if not callable(model):
+            raise ConfigurationError(
+                f"{model!r} is no model: a model is an async function of the request, or an object with async __call__."
+            )
+        self.model = model
+        self.name = name
+        self._advisors = list(advisors)
+        self._sources = ToolSources(tools)
+        self._system = system
+        self._system_message = SystemMessage(content=system) if system is not None else None
+        self._options = ChatOptions.of(options)
+        self._return_direct = dict(return_direct or {})
+        self._tool_loop = tool_loop
+        self._runtime = runtime or _RUNTIME
+        self._chains: dict[bool, AdvisorChain] = {}
+        self._chain(tool_loop, None)
+
+    # Calls -----------------------------------------------------------------------------------------------------------
+
+    @overload
+    async def call(
+        self, prompt: Prompt, *, output_type: TypeForm[T], **settings: Unpack[CallSettings]
+    ) -> ChatResponse[T]: ...
+    @overload
+    async def call(
+        self, prompt: Prompt, *, output_type: None = ..., **settings: Unpack[CallSettings]
+    ) -> ChatResponse[str]: ...
+    async def call(self, prompt: Prompt, *, output_type: Any = None, **settings: Unpack[CallSettings]) -> ChatResponse[Any]:
+        """Run one turn and return the answer.
+
+        Args:
+            prompt: the user's text, a message, or messages (a whole conversation, without the client's system text).
+            output_type: any type that pydantic can validate; the answer is ``response.output``.
+            system: replaces the client's system text.
+            variables: fills the system text's ``{identifier}`` placeholders.
+            tools: added to the client's.
+            advisors: added to the client's, for this call.
+            options: over the client's, field by field.
+            conversation_id: names the conversation for memory; None: no memory.
+            context: values for the turn's `Context`: the advisors' per-call settings.
+            return_direct: overrides tools' ``return_direct`` by name, over the client's.
+            tool_loop: False hands the tool calls to the caller: ``response.tool_calls``.
+
+        Raises:
+            ConfigurationError: the call is set up wrongly.
+            ModelError: the model failed. Any other error of a model or an advisor arrives as itself.
+            OutputError: the answer does not fit ``output_type``.
+            ToolLoopLimitError: a limit with outcome ``"raise"`` is reached.
+        """
+        return await self._run(self._prepare(prompt, output_type, **settings))
+
+    @overload
+    def stream(
+        self, prompt: Prompt, *, output_type: TypeForm[T], **settings: Unpack[CallSettings]
+    ) -> ChatStream[T]: ...
+    @overload
+    def stream(
+        self, prompt: Prompt, *, output_type: None = ..., **settings: Unpack[CallSettings]
+    ) -> ChatStream[str]: ...
+    def stream(self, prompt: Prompt, *, output_type: Any = None, **settings: Unpack[CallSettings]) -> ChatStream[Any]:
+        """Run one turn and read its events while it runs; the arguments are those of `call`.
+
+        Use it as ``async with client.stream(...) as stream``; see `ChatStream`.
+        """
+        prepared = self._prepare(prompt, output_type, **settings)
+        return ChatStream(lambda emit: self._run(prepared, emit), prepared.request.context.turn)
+
+    def call_sync(self, prompt: Prompt, **settings: Any) -> ChatResponse[Any]:
+        """`call` for sync code: the same turn, run on one background event loop per process.
+
+        Ctrl-C cancels the turn and waits for it. Works inside a running event loop too, for example in Jupyter,
+        which it blocks.
+
+        Raises:
+            ConfigurationError: called on the background loop itself.
+        """
+        from .sync import run_sync
+
+        return run_sync(lambda: self.call(prompt, **settings))
+
+    def stream_sync(self, prompt: Prompt, **settings: Any) -> Any:
+        """`stream` for sync code: ``with client.stream_sync(...) as stream: for event in stream: ...``."""
+        from .sync import SyncStream
+
+        return SyncStream(lambda: self.stream(prompt, **settings))
+
+    # Tools in the caller's hands -------------------------------------------------------------------------------------
+
+    async def execute_tools(
+        self,
+        response: ChatResponse[Any],
+        calls: Iterable[Any] | None = None,
+        results: Mapping[str, Any] | None = None,
+    ) -> ToolExecution:
+        """Run the open calls of a response made with ``tool_loop=False``, through the same tool advisors.
+
+        Args:
+            response: the response with ``tool_calls``.
+            calls: the calls to run (`ToolCall`, perhaps edited, or ids); default: all. The others get an error result.
+            results: results that the caller already has, by call id: `ToolResult`, or a text.
+
+        Returns:
+            ``.messages`` (the full history for the next call), ``.results``, ``.direct``.
+
+        Raises:
+            ConfigurationError: a call or a result does not belong to the response.
+        """
+        return await execute_tools(response, calls, results)
+
+    # Sub-agents ------------------------------------------------------------------------------------------------------
+
+    def as_tool(self, name: str, description: str, **settings: Any) -> Tool:
+        """This client as a tool of another client: its one argument is the prompt, its result the answer.
+
+        It runs a turn of its own: a child context, no conversation, usage added to the outer turn, events under its
+        path ``(..., name)``. The settings are those of `Tool`; ``timeout`` defaults to 600 seconds.
+        """
+        return ClientTool(self._nested, name, description, settings)
+
+    def as_model(self, name: str | None = None) -> ClientModel:
+        """This client as a model of another client: it answers the conversation with its own tools and advisors."""
+        return ClientModel(self._nested, name or self.name)
+
+    async def _nested(self, prompt: Prompt, parent: ChatRequest, name: str) -> ChatResponse[Any]:
+        """Run a turn inside another one."""
+        return await self._run(self._prepare(prompt, parent=parent, name=name), parent.emit if parent.streaming else None)
+
+    # The chain -------------------------------------------------------------------------------------------------------
+
+    @property
+    def chain(self) -> AdvisorChain:
+        """The composed chain of a call without advisors of its own."""
+        return self._chain(self._tool_loop, None)
+
+    def explain(self, format: Literal["text", "json"] = "text") -> str:
+        """The chain as text or JSON: order, outside or inside the loop, which calls each advisor wraps; and the tools.
+
+        Raises:
+            ConfigurationError: the format is unknown.
+        """
+        from .explain import with_tools
+
+        return with_tools(self.chain.explain(), self._sources.tools, self._return_direct).format(format)
+
+    def _chain(self, tool_loop: bool, extra: Iterable[Any] | None) -> AdvisorChain:
+        if not extra:
+            chain = self._chains.get(tool_loop)
+            if chain is None:
+                advisors = _with_loop(self._advisors, tool_loop)
+                chain = self._chains[tool_loop] = AdvisorChain(advisors, self.model, tool=run_tool)
+            return chain
+        advisors = _with_loop([*self._advisors, *extra], tool_loop)
+        return AdvisorChain(advisors, self.model, tool=run_tool)
+
+    # One turn --------------------------------------------------------------------------------------------------------
+
+    def _prepare(
+        self,
+        prompt: Prompt,
+        output_type: Any = None,
+        *,
+        system: str | None = None,
+        variables: Mapping[str, Any] | None = None,
+        tools: Iterable[Any] = (),
+        advisors: Iterable[Any] = (),
+        options: Options | None = None,
+        conversation_id: str | None = None,
+        context: Mapping[Any, Any] | None = None,
+        return_direct: Mapping[str, bool] | None = None,
+        tool_loop: bool | None = None,
+        parent: ChatRequest | None = None,
+        name: str = "",
+    ) -> _Prepared:
+        """Check a call's arguments, and make its turn and its request; ``parent`` and ``name`` are a sub-agent's."""
+        chain = self._chain(self._tool_loop if tool_loop is None else tool_loop, advisors)
+        if type(prompt) is str:
+            messages: tuple[Message, ...] = (UserMessage(content=prompt),)
+            turn_id = call_ids = None
+        else:
+            messages, turn_id = messages_of(prompt)
+            call_ids = check_pairing(messages)
+        overrides = {**self._return_direct, **(return_direct or {})}
+        if parent is None:
+            turn = Turn(self._runtime, id=turn_id, messages=messages, call_ids=call_ids)
+            shared = Context(turn, dict(context) if context else None)
+        else:
+            outer = parent.context.turn
+            path = (*outer.path, name)
+            turn = Turn(self._runtime, messages=messages, call_ids=call_ids, parent=outer, path=path)
+            shared = parent.context.fork(turn)
+        if overrides or parent is not None:
+            shared[RETURN_DIRECT] = overrides
+        if conversation_id is not None and not isinstance(conversation_id, str):
+            raise ConfigurationError(f"conversation_id must be a text or None, not {conversation_id!r}.")
+        head = self._head(system, variables)
+        available, providers = self._sources.tools, self._sources.providers
+        if tools:
+            more = ToolSources(tools)
+            available = ToolSet([*available, *more.tools])
+            providers = [*providers, *more.providers]
+        request = ChatRequest(
+            (head, *messages) if head is not None else messages,
+            tools=available,
+            context=shared,
+            execute=chain.execute,
+            options=self._options if options is None else ChatOptions.of(options).over(self._options),
+            output=None if output_type is None else output_type_of(output_type),
+            conversation_id=conversation_id,
+        )
+        return _Prepared(chain, request, providers)
+
+    def _head(self, system: str | None, variables: Mapping[str, Any] | None) -> SystemMessage | None:
+        if variables is None and system is None:
+            return self._system_message
+        text = self._system if system is None else system
+        if text is None:
+            raise ConfigurationError("variables= fills placeholders of the system text, but there is none.")
+        return SystemMessage(content=text if variables is None else _filled(text, variables))
+
+    async def _run(self, prepared: _Prepared, emit: Emit | None = None) -> ChatResponse[Any]:
+        """Run the prepared turn: the chain, the output type, the stream's text, the callbacks at its end."""
+        request = prepared.request
+        turn = request.context.turn
+        outlet: Outlet | None = None
+        if emit is not None:
+            outlet = Outlet(turn, emit)
+            request = request.replace(emit=outlet, streaming=True)
+        if debug := logger.isEnabledFor(logging.DEBUG):
+            logger.debug("turn %s of %s starts", turn.id, self.name)
+        try:
+            if prepared.providers:
+                request = await _with_provided_tools(request, prepared.providers)
+            response = await prepared.chain(request)
+            if not isinstance(response, ChatResponse):
+                raise ConfigurationError(
+                    f"The chain answered with {type(response).__name__}, not a ChatResponse; does an advisor miss "
+                    "'return await call_next(request)'?"
+                )
+            ledger = turn.ledger
+            if response.usage is not ledger.usage:
+                response = response.replace(usage=ledger.usage)
+            if request.output is not None and not response.tool_calls:
+                response = response.replace(output=request.output.validate(response.text))
+            if outlet is not None:
+                await outlet.settle(response.text)
+        except BaseException as error:
+            if debug:
+                logger.debug(
+                    "turn %s ends after %.3f s: %s", turn.id, self._runtime.clock() - turn.ledger.started,
+                    type(error).__name__,
+                )  # fmt: skip
+            await turn.end(None, error)
+            raise
+        await turn.end(response, None)
+        if debug:
+            logger.debug(
+                "turn %s ends after %.3f s: %s, %d model calls, %d tool calls",
+                turn.id, self._runtime.clock() - turn.ledger.started, response.stop_reason, ledger.model_calls,
+                ledger.tool_calls,
+            )  # fmt: skip
+        return response
+
+    def __repr__(self) -> str:
+        return f"ChatClient({self.name!r}, model={getattr(self.model, 'name', self.model)!r})"
+
+
+class _Prepared(NamedTuple):
+    """A turn that is ready to run."""
+
+    chain: AdvisorChain
+    request: ChatRequest
+    providers: Sequence[ToolProvider]
+
+
+async def _with_provided_tools(request: ChatRequest, providers: Sequence[ToolProvider]) -> ChatRequest:
+    """Ask the tool providers, once per turn."""
+    found = list(request.tools)
+    for provider in providers:
+        found.extend(await provider.tools(request))
+    return request.replace(tools=ToolSet(found))
+
+
+def _with_loop(advisors: list[Any], tool_loop: bool) -> list[Any]:
+    """The advisors with the tool loop and return-direct added when absent, or with both left out."""
+    if not tool_loop:
+        return [
+            advisor
+            for advisor in advisors
+            if not getattr(advisor, "is_tool_loop", False) and not isinstance(advisor, ReturnDirectAdvisor)
+        ]
+    loop = next((advisor for advisor in advisors if getattr(advisor, "is_tool_loop", False)), None)
+    added: list[Any] = []
+    if loop is None:
+        added.append(ToolCallingAdvisor())
+    if not any(isinstance(advisor, ReturnDirectAdvisor) for advisor in advisors):
+        inside = getattr(loop, "order", 0)
+        order = max(int(Order.RETURN_DIRECT), inside if isinstance(inside, int) else 0)
+        added.append(ReturnDirectAdvisor(order=order))
+    return [*advisors, *added]
+
+
+def _filled(text: str, variables: Mapping[str, Any]) -> str:
+    """The text with its placeholders filled.
+
+    Raises:
+        ConfigurationError: a placeholder has no variable, or a variable no placeholder.
+    """
+    names = set(_PLACEHOLDER.findall(text))
+    missing, unused = sorted(names - variables.keys()), sorted(variables.keys() - names)
+    if missing:
+        raise ConfigurationError(f"The system text's placeholders {missing} have no value in variables=.")
+    if unused:
+        raise ConfigurationError(f"variables= has {unused}, which the system text has no placeholder for.")
+    return _PLACEHOLDER.sub(lambda match: str(variables[match[1]]), text)

@@ -1,0 +1,251 @@
+"""What one turn shares: its ``Context`` of typed keys, its ``Ledger`` of what was spent, its ``Turn``.
+
+Every copy of a request holds the same context, so what an inner advisor writes in round 1 is there in round 2.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from .messages import Message, Usage
+from .runtime import Runtime
+
+if TYPE_CHECKING:
+    from .exchange import ChatRequest, ChatResponse
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+logger = logging.getLogger("advisorchain")
+
+_MISSING: Any = object()
+
+
+class ContextKey(Generic[T]):
+    """A typed key of a `Context`; two keys of one name are the same key.
+
+    Example: ``COUNT = ContextKey[int]("my_plugin.count")``.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ContextKey) and other.name == self.name or other == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"ContextKey({self.name!r})"
+
+
+class Ledger:
+    """What a turn has spent, written where it is spent; a sub-agent's ledger also adds to its parent's."""
+
+    __slots__ = ("usage", "model_calls", "tool_calls", "calls_by_tool", "rounds", "started", "offers", "_parent")
+
+    def __init__(self, started: float, parent: Ledger | None = None) -> None:
+        self.usage = Usage()
+        self.model_calls = 0
+        self.tool_calls = 0
+        self.calls_by_tool: dict[str, int] = {}
+        self.rounds = 0
+        self.started = started
+        self.offers: dict[str, ChatRequest] = {}
+        """By call id: the request whose answer made the call. Written by the terminal, so no advisor can forge it."""
+        self._parent = parent
+
+    def add_usage(self, usage: Usage | None) -> None:
+        """Add the usage of one model call; None counts the call and adds no tokens."""
+        ledger: Ledger | None = self
+        while ledger is not None:
+            ledger.model_calls += 1
+            if usage is not None:
+                ledger.usage = usage if ledger.model_calls == 1 else ledger.usage + usage
+            ledger = ledger._parent
+
+
+class TurnEnd:
+    """How a turn ended, as `Context.at_turn_end` callbacks see it.
+
+    Attributes:
+        response: the answer, or None when the turn failed or was cancelled.
+        error: what ended the turn instead, or None.
+        messages: the transcript: the caller's messages and every complete round.
+    """
+
+    __slots__ = ("response", "error", "messages")
+
+    def __init__(
+        self, response: ChatResponse[Any] | None, error: BaseException | None, messages: tuple[Message, ...]
+    ) -> None:
+        self.response = response
+        self.error = error
+        self.messages = messages
+
+
+AtTurnEnd = Callable[[TurnEnd], Awaitable[None]]
+
+
+class Turn:
+    """One turn: from the caller's message to the answer, however many model calls that takes."""
+
+    __slots__ = (
+        "id", "runtime", "ledger", "messages", "transcript", "call_ids", "path",
+        "round", "attempt", "emitted_round", "_callbacks",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        id: str | None = None,
+        messages: tuple[Message, ...] = (),
+        call_ids: set[str] | None = None,
+        parent: Turn | None = None,
+        path: tuple[str, ...] = (),
+    ) -> None:
+        self.id = id or runtime.ids()
+        self.runtime = runtime
+        self.ledger = Ledger(runtime.clock(), parent.ledger if parent is not None else None)
+        self.messages = messages
+        """What the caller sent."""
+        self.transcript: list[Message] = []
+        """What every complete round has added so far."""
+        self.call_ids = call_ids if call_ids is not None else set()
+        self.path = path
+        self.round = 1
+        """The running round."""
+        self.attempt = 0
+        """How often streamed text was withdrawn."""
+        self.emitted_round = 0
+        """The last round that has emitted something (streaming only)."""
+        self._callbacks: list[AtTurnEnd] | None = None
+
+    async def end(self, response: ChatResponse[Any] | None, error: BaseException | None) -> None:
+        """Await the ``at_turn_end`` callbacks, last registered first, shielded from cancellation for 5 s.
+
+        Raises:
+            Exception: the first callback's error, when the turn itself had none; later ones are logged.
+        """
+        callbacks = self._callbacks
+        if callbacks is None:
+            return
+        import anyio
+
+        end = TurnEnd(response, error, (*self.messages, *self.transcript))
+        failure: Exception | None = None
+        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + TURN_END_SECONDS) as scope:
+            while callbacks:
+                callback = callbacks.pop()
+                try:
+                    await callback(end)
+                except Exception as exc:
+                    if error is None and failure is None:
+                        failure = exc
+                        end = TurnEnd(None, exc, end.messages)
+                    else:
+                        logger.exception("A callback at the end of turn %s failed", self.id)
+        if scope.cancelled_caught:
+            logger.error(
+                "The callbacks at the end of turn %s took over %s s and were cancelled", self.id, TURN_END_SECONDS
+            )
+            if error is None and failure is None:
+                failure = TimeoutError(f"the callbacks at the end of the turn took over {TURN_END_SECONDS} s")
+        if failure is not None:
+            raise failure
+
+
+TURN_END_SECONDS = 5.0
+"""How long the callbacks at the end of a turn may take together."""
+
+
+class Context:
+    """Values shared by everything that handles one turn, under `ContextKey` or plain ``str`` keys."""
+
+    __slots__ = ("turn", "_values", "_parent")
+
+    def __init__(self, turn: Turn, values: dict[Any, Any] | None = None, parent: Context | None = None) -> None:
+        self.turn = turn
+        self._values: dict[Any, Any] = values if values is not None else {}
+        self._parent = parent
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the turn has spent so far."""
+        return self.turn.ledger
+
+    def fork(self, turn: Turn | None = None) -> Context:
+        """A child context: reads fall through to this one, writes stay in the child."""
+        return Context(turn or self.turn, None, self)
+
+    def at_turn_end(self, callback: AtTurnEnd) -> None:
+        """Have ``callback(turn_end)`` awaited when the turn ends, however it ends; last registered runs first."""
+        turn = self.turn
+        if turn._callbacks is None:
+            turn._callbacks = []
+        turn._callbacks.append(callback)
+
+    @overload
+    def get(self, key: ContextKey[T]) -> T | None: ...
+    @overload
+    def get(self, key: ContextKey[T], default: D) -> T | D: ...
+    @overload
+    def get(self, key: str, default: Any = None) -> Any: ...
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value under ``key``, here or in a parent; else ``default``."""
+        context: Context | None = self
+        while context is not None:
+            values = context._values
+            if values:
+                value = values.get(key, _MISSING)
+                if value is not _MISSING:
+                    return value
+            context = context._parent
+        return default
+
+    @overload
+    def __getitem__(self, key: ContextKey[T]) -> T: ...
+    @overload
+    def __getitem__(self, key: str) -> Any: ...
+    def __getitem__(self, key: Any) -> Any:
+        value = self.get(key, _MISSING)
+        if value is _MISSING:
+            raise KeyError(key)
+        return value
+
+    @overload
+    def __setitem__(self, key: ContextKey[T], value: T) -> None: ...
+    @overload
+    def __setitem__(self, key: str, value: Any) -> None: ...
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._values[key] = value
+
+    @overload
+    def setdefault(self, key: ContextKey[T], default: T) -> T: ...
+    @overload
+    def setdefault(self, key: str, default: Any) -> Any: ...
+    def setdefault(self, key: Any, default: Any) -> Any:
+        """The value under ``key``; if there is none here or in a parent, ``default``, which is stored here."""
+        value = self.get(key, _MISSING)
+        if value is _MISSING:
+            self._values[key] = value = default
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        return self.get(key, _MISSING) is not _MISSING  # type: ignore[call-overload]
+
+    def __iter__(self) -> Iterator[Any]:
+        seen: set[Any] = set()
+        context: Context | None = self
+        while context is not None:
+            for key in context._values:
+                if key not in seen:
+                    seen.add(key)
+                    yield key
+            context = context._parent

@@ -1,0 +1,130 @@
+"""Every error that advisorchain raises, as one tree::
+
+    AdvisorChainError
+    ├── ConfigurationError        a client, chain, tool or option is set up wrongly
+    │   ├── TranscriptError       the caller's messages are no valid conversation
+    │   └── PluginError           a plugin is missing, ambiguous or fails to load
+    ├── ModelError                a model call failed (transient, retry_after, status)
+    ├── OutputError               an answer does not fit the output type
+    ├── ToolError                 raised *by tools*: its text reaches the model verbatim
+    │   ├── UnknownToolError      the model called a tool that this request does not offer
+    │   ├── ToolArgumentsError    the model's arguments are malformed or invalid
+    │   └── ToolTimeoutError      the tool did not return within its timeout
+    ├── ToolLoopLimitError        a limit of the tool loop, with ``on_limit="raise"``
+    ├── TurnAbortedError          raised by an advisor or a tool to end the turn at once
+    └── MemoryStoreError          a memory store failed to load or to append
+
+The same types are raised under ``call`` and ``stream``, never wrapped in an ``ExceptionGroup``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class AdvisorChainError(Exception):
+    """Root of every error of this package."""
+
+    ends_turn: ClassVar[bool] = False
+    """True: raised inside a tool call it ends the turn. False: there it becomes an error result for the model."""
+
+
+class ConfigurationError(AdvisorChainError):
+    """Something is set up wrongly. The text says what, where, and what to do about it."""
+
+    ends_turn = True
+
+
+class TranscriptError(ConfigurationError):
+    """The caller's messages are not a valid conversation, for example a tool call without its result."""
+
+
+class PluginError(ConfigurationError):
+    """A plugin is missing, ambiguous, or failed to load; names the distribution."""
+
+
+class ModelError(AdvisorChainError):
+    """A model call failed.
+
+    Args:
+        message: what happened, without secrets; may be shown to a user.
+        transient: the same call may succeed later (rate limit, overload, connection).
+        retry_after: seconds to wait before the next attempt, when the provider said so.
+        status: the HTTP status, when there was one.
+        provider: the provider's name, for example ``"openai"``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        transient: bool = False,
+        retry_after: float | None = None,
+        status: int | None = None,
+        provider: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.retry_after = retry_after
+        self.status = status
+        self.provider = provider
+
+
+class OutputError(AdvisorChainError):
+    """The model's answer does not fit the requested output type.
+
+    Args:
+        message: what does not fit, field by field.
+        text: the answer as the model gave it.
+    """
+
+    def __init__(self, message: str, *, text: str) -> None:
+        super().__init__(message)
+        self.text = text
+
+
+class ToolError(AdvisorChainError):
+    """Raise it in a tool to tell the model what went wrong: the text reaches the model verbatim.
+
+    Any other exception reaches the model only as its type and a neutral sentence.
+    """
+
+
+class UnknownToolError(ToolError):
+    """The model called a tool that its request did not offer."""
+
+
+class ToolArgumentsError(ToolError):
+    """The arguments of a tool call are malformed JSON or do not fit the tool's schema."""
+
+
+class ToolTimeoutError(ToolError):
+    """A tool did not return within its timeout (seconds)."""
+
+
+class ToolLoopLimitError(AdvisorChainError):
+    """The tool loop reached a limit whose outcome is ``"raise"``.
+
+    Args:
+        limit: ``"rounds"``, ``"calls"``, ``"calls_per_tool"``, ``"repeats"``, ``"seconds"`` or ``"tokens"``.
+        allowed: the limit's value.
+        message: the sentence that describes it.
+    """
+
+    def __init__(self, limit: str, allowed: float, message: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.allowed = allowed
+
+
+class TurnAbortedError(AdvisorChainError):
+    """Raise it in an advisor or a tool to end the turn with this error.
+
+    It is never turned into a tool result: a guard that must stop the turn raises this (or a subclass).
+    """
+
+    ends_turn = True
+
+
+class MemoryStoreError(AdvisorChainError):
+    """A memory store could not load or append; nothing of the turn was stored."""

@@ -1,0 +1,328 @@
+"""What passes along the chain: requests, responses, tool invocations and tool results.
+
+Slotted classes with a hand-written ``replace()``, because one is made on every hop (``dataclasses.replace`` costs
+2 µs). Treat them as read-only: change a copy, never the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast
+
+from typing_extensions import TypeVar
+
+from .context import Context, ContextKey
+from .errors import ConfigurationError
+from .events import Event
+from .invocation import ToolInvocation, ToolResult
+from .messages import AssistantMessage, Message, SystemMessage, ToolCall, Usage
+from .options import NO_OPTIONS, ChatOptions
+from .output import OutputType
+
+if TYPE_CHECKING:
+    from .tools.tool import Tool
+
+T = TypeVar("T", default=str)
+
+ChatNext: TypeAlias = "Callable[[ChatRequest], Awaitable[ChatResponse[Any]]]"
+"""The rest of the chain; may be called 0, 1 or n times, also concurrently. A model is one too."""
+ToolNext: TypeAlias = "Callable[[ToolInvocation], Awaitable[ToolResult]]"
+"""The rest of the tool chain."""
+Emit: TypeAlias = Callable[[Event], Awaitable[None]]
+"""Hands an event to the stream; never waits for the reader."""
+Tap: TypeAlias = Callable[[Event, Emit], Awaitable[None]]
+"""Sees an event on its way out: pass it on with ``await emit(event)``, change it, or drop it."""
+StopReason: TypeAlias = Literal["final", "return_direct", "limit", "length", "filtered", "refused", "suspended"]
+"""Why a turn ended."""
+
+RETURN_DIRECT = ContextKey[Mapping[str, bool]]("advisorchain.return_direct")
+"""Overrides of tools' ``return_direct`` by name, of the call over those of the client."""
+
+_KEEP: Any = object()
+
+
+class _Done:
+    """An awaitable that is done: emitting costs no coroutine."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Iterator[None]:
+        return iter(())
+
+
+DONE = cast("Awaitable[None]", _Done())
+
+
+def discard(event: Event) -> Awaitable[None]:
+    """The `Emit` of a request that is not streamed: drops the event."""
+    return DONE
+
+
+class ToolSet:
+    """The tools of a request, in order and by name."""
+
+    __slots__ = ("_tools", "_by_name")
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools = tuple(tools)
+        self._by_name = {tool.name: tool for tool in self._tools}
+        if len(self._by_name) != len(self._tools):
+            raise ConfigurationError(_duplicates(self._tools))
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of that name, or None."""
+        return self._by_name.get(name)
+
+    @property
+    def names(self) -> list[str]:
+        """The names, in order."""
+        return list(self._by_name)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __repr__(self) -> str:
+        return f"ToolSet({self.names})"
+
+
+def _duplicates(tools: Iterable[Tool]) -> str:
+    origins: dict[str, list[str]] = {}
+    for tool in tools:
+        origins.setdefault(tool.name, []).append(tool.origin)
+    clashes = [f"{name!r} ({' and '.join(places)})" for name, places in origins.items() if len(places) > 1]
+    return f"Tools of the same name: {', '.join(clashes)}. Rename one with tool.replace(name=...)."
+
+
+NO_TOOLS = ToolSet()
+
+
+class ChatRequest:
+    """One request on its way to the model.
+
+    Attributes:
+        messages: the conversation, system messages included.
+        tools: the tools that the model may call; ``get(name)`` finds one.
+        options: options of the model call.
+        output: the requested output type, or None for text.
+        conversation_id: names the conversation for memory, or None; never invented.
+        context: what the turn shares, see `Context`.
+        model: a model to use instead of the chain's own, or None.
+        tool_results: this round's tool results, stamped with ``return_direct``.
+        round: counts the rounds of the running loop from 1; 0 outside a loop.
+        emit: ``await request.emit(event)`` hands an event to the stream; does nothing under ``call``.
+        streaming: whether anyone listens.
+        execute: runs one tool invocation through the tool advisors.
+    """
+
+    __slots__ = (
+        "messages", "tools", "options", "output", "conversation_id", "context", "model", "tool_results", "round",
+        "emit", "streaming", "execute", "steering",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        messages: tuple[Message, ...],
+        *,
+        tools: ToolSet,
+        context: Context,
+        execute: ToolNext,
+        options: ChatOptions = NO_OPTIONS,
+        output: OutputType[Any] | None = None,
+        conversation_id: str | None = None,
+        model: ChatNext | None = None,
+        tool_results: tuple[ToolResult, ...] = (),
+        round: int = 0,
+        emit: Emit = discard,
+        streaming: bool = False,
+        steering: list[Message] | None = None,
+    ) -> None:
+        self.messages = messages
+        self.tools = tools
+        self.options = options
+        self.output = output
+        self.conversation_id = conversation_id
+        self.context = context
+        self.model = model
+        self.tool_results = tool_results
+        self.round = round
+        self.emit = emit
+        self.streaming = streaming
+        self.execute = execute
+        self.steering = steering
+
+    def replace(
+        self,
+        *,
+        messages: Iterable[Message] = _KEEP,
+        tools: Iterable[Tool] = _KEEP,
+        options: ChatOptions = _KEEP,
+        output: OutputType[Any] | None = _KEEP,
+        conversation_id: str | None = _KEEP,
+        context: Context = _KEEP,
+        model: ChatNext | None = _KEEP,
+        tool_results: tuple[ToolResult, ...] = _KEEP,
+        round: int = _KEEP,
+        emit: Emit = _KEEP,
+        streaming: bool = _KEEP,
+        execute: ToolNext = _KEEP,
+        steering: list[Message] | None = _KEEP,
+    ) -> ChatRequest:
+        """A copy with some attributes changed; ``messages`` and ``tools`` take any iterable."""
+        new = _new_request(ChatRequest)
+        new.messages = (
+            self.messages if messages is _KEEP else messages if type(messages) is tuple else tuple(messages)
+        )
+        new.tools = self.tools if tools is _KEEP else tools if type(tools) is ToolSet else ToolSet(tools)
+        new.options = self.options if options is _KEEP else options
+        new.output = self.output if output is _KEEP else output
+        new.conversation_id = self.conversation_id if conversation_id is _KEEP else conversation_id
+        new.context = self.context if context is _KEEP else context
+        new.model = self.model if model is _KEEP else model
+        new.tool_results = self.tool_results if tool_results is _KEEP else tool_results
+        new.round = self.round if round is _KEEP else round
+        new.emit = self.emit if emit is _KEEP else emit
+        new.streaming = self.streaming if streaming is _KEEP else streaming
+        new.execute = self.execute if execute is _KEEP else execute
+        new.steering = self.steering if steering is _KEEP else steering
+        return new
+
+    @property
+    def user_text(self) -> str:
+        """The text of the last user message, or ``""``."""
+        for message in reversed(self.messages):
+            if message.role == "user":
+                return message.text
+        return ""
+
+    def muted(self) -> ChatRequest:
+        """A copy whose events are dropped: for side calls and concurrent ``call_next``."""
+        return self.replace(emit=discard, streaming=False)
+
+    def tap(self, fn: Tap) -> ChatRequest:
+        """A copy whose events pass through ``await fn(event, emit)`` on their way out."""
+        if not self.streaming:
+            return self
+        outer = self.emit
+        return self.replace(emit=lambda event: fn(event, outer))
+
+    def fork(self) -> ChatRequest:
+        """A copy with a child context: reads fall through, writes stay. Needed for concurrent ``call_next``."""
+        return self.replace(context=self.context.fork())
+
+    def steer(self, message: Message) -> ChatRequest:
+        """A copy with a message appended, which the running loop also keeps in its transcript for good."""
+        if self.steering is not None:
+            self.steering.append(message)
+        return self.replace(messages=(*self.messages, message))
+
+    def with_instruction(self, text: str) -> ChatRequest:
+        """A copy whose system message also says ``text``; a system message is added when there is none."""
+        messages = self.messages
+        if messages and type(messages[0]) is SystemMessage:
+            first = messages[0]
+            joined = first.model_copy(update={"content": f"{first.text}\n\n{text}"})
+            return self.replace(messages=(joined, *messages[1:]))
+        return self.replace(messages=(SystemMessage(content=text), *messages))
+
+    def __repr__(self) -> str:
+        return f"ChatRequest({len(self.messages)} messages, {len(self.tools)} tools, round={self.round})"
+
+
+_new_request = ChatRequest.__new__
+
+
+class ChatResponse(Generic[T]):
+    """An answer.
+
+    Attributes:
+        message: the assistant's message.
+        usage: tokens; for a whole turn all its model calls together.
+        stop_reason: why it ended.
+        new_messages: what follows the caller's last message, ending with ``message``.
+        direct_results: the tool results that were returned directly, artifacts kept.
+        request: the last request that the model really saw.
+        metadata: what advisors and the model's adapter say about the answer.
+    """
+
+    __slots__ = (
+        "message", "usage", "stop_reason", "new_messages", "direct_results", "request", "metadata", "_output",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        message: AssistantMessage,
+        *,
+        usage: Usage | None = None,
+        stop_reason: StopReason = "final",
+        new_messages: tuple[Message, ...] = (),
+        direct_results: tuple[ToolResult, ...] = (),
+        request: ChatRequest | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        output: Any = _KEEP,
+    ) -> None:
+        self.message = message
+        self.usage = usage
+        self.stop_reason: StopReason = stop_reason
+        self.new_messages = new_messages or (message,)
+        self.direct_results = direct_results
+        self.request = request
+        self.metadata: Mapping[str, Any] = metadata if metadata is not None else {}
+        self._output = output
+
+    def replace(
+        self,
+        *,
+        message: AssistantMessage = _KEEP,
+        usage: Usage | None = _KEEP,
+        stop_reason: StopReason = _KEEP,
+        new_messages: tuple[Message, ...] = _KEEP,
+        direct_results: tuple[ToolResult, ...] = _KEEP,
+        request: ChatRequest | None = _KEEP,
+        metadata: Mapping[str, Any] = _KEEP,
+        output: Any = _KEEP,
+    ) -> ChatResponse[T]:
+        """A copy with some attributes changed.
+
+        A changed ``message`` also takes the old one's place at the end of ``new_messages``.
+        """
+        new: ChatResponse[T] = ChatResponse.__new__(ChatResponse)
+        if message is _KEEP:
+            new.message = self.message
+            new.new_messages = self.new_messages if new_messages is _KEEP else new_messages
+        else:
+            new.message = message
+            new.new_messages = (*self.new_messages[:-1], message) if new_messages is _KEEP else new_messages
+        new.usage = self.usage if usage is _KEEP else usage
+        new.stop_reason = self.stop_reason if stop_reason is _KEEP else stop_reason
+        new.direct_results = self.direct_results if direct_results is _KEEP else direct_results
+        new.request = self.request if request is _KEEP else request
+        new.metadata = self.metadata if metadata is _KEEP else metadata
+        new._output = self._output if output is _KEEP else output
+        return new
+
+    @property
+    def text(self) -> str:
+        """The text of the answer."""
+        return self.message.text
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls that the client must run (server-side calls left out)."""
+        calls = self.message.tool_calls
+        if not calls:
+            return ()
+        return tuple([call for call in calls if call.executed_by == "client"])
+
+    @property
+    def output(self) -> T:
+        """The answer as the requested output type; its text when none was requested."""
+        return cast("T", self.text if self._output is _KEEP else self._output)
+
+    def __repr__(self) -> str:
+        return f"ChatResponse({self.text[:80]!r}, stop_reason={self.stop_reason!r}, calls={len(self.tool_calls)})"

@@ -1,0 +1,168 @@
+"""What passes along the tool chain: `ToolInvocation` and `ToolResult`; slotted and read-only like requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .context import Context
+from .events import ToolProgress
+from .messages import Part, TextPart, ToolCall, ToolMessage
+
+if TYPE_CHECKING:
+    from .exchange import ChatRequest
+    from .tools.tool import Tool
+
+_KEEP: Any = object()
+
+
+class ToolInvocation:
+    """One tool call on its way through the tool advisors.
+
+    Attributes:
+        call: the model's call.
+        tool: the tool; for an unknown name a placeholder that fails.
+        request: the request whose answer made the call.
+        round: the round that runs it.
+    """
+
+    __slots__ = ("call", "tool", "request", "round")
+
+    def __init__(self, call: ToolCall, tool: Tool, request: ChatRequest, round: int = 0) -> None:
+        self.call = call
+        self.tool = tool
+        self.request = request
+        self.round = round
+
+    @property
+    def context(self) -> Context:
+        """What the turn shares."""
+        return self.request.context
+
+    def replace(
+        self, *, call: ToolCall | None = None, tool: Tool | None = None, request: ChatRequest | None = None
+    ) -> ToolInvocation:
+        """A copy with another call, tool or request."""
+        return ToolInvocation(call or self.call, tool or self.tool, request or self.request, self.round)
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress to the stream."""
+        request = self.request
+        if request.streaming:
+            turn = request.context.turn
+            event = ToolProgress(self.call.id, self.call.name, progress, total, message)
+            event.path, event.round = turn.path, self.round
+            await request.emit(event)
+
+    def __repr__(self) -> str:
+        return f"ToolInvocation({self.call.name!r}, id={self.call.id!r}, round={self.round})"
+
+
+class ToolResult:
+    """The result of one tool call.
+
+    Attributes:
+        content: the text; whole, the cut for the model is made when the message is.
+        parts: content parts beside or instead of the text (images, files).
+        artifact: the raw Python value that the tool returned.
+        is_error: whether it is an error.
+        call_id, name: of the call; stamped by the loop.
+        return_direct: whether the tool's result may be the answer itself; stamped by the loop.
+        source, trusted: where the tool lives, and whether its text is trusted.
+        failure: class and kind of a failure, for audit and spans; None for a success.
+    """
+
+    __slots__ = (
+        "content", "parts", "artifact", "is_error", "call_id", "name", "return_direct", "source", "trusted",
+        "failure", "metadata", "_structured",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        content: str = "",
+        *,
+        parts: tuple[Part, ...] = (),
+        structured: Any = _KEEP,
+        artifact: Any = None,
+        is_error: bool = False,
+        failure: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.content = content
+        self.parts = parts
+        self._structured = structured
+        self.artifact = artifact
+        self.is_error = is_error
+        self.failure = failure
+        self.metadata = metadata
+        self.call_id = ""
+        self.name = ""
+        self.return_direct = False
+        self.source = "local"
+        self.trusted = True
+
+    @classmethod
+    def error(cls, text: str, *, failure: Mapping[str, Any] | None = None) -> ToolResult:
+        """An error result: its text reaches the model."""
+        return cls(text, is_error=True, failure=failure)
+
+    @property
+    def structured(self) -> Any:
+        """The value as plain JSON data (dict or list), or None when the result is only text."""
+        if self._structured is not _KEEP:
+            return self._structured
+        value = self.artifact
+        if isinstance(value, dict | list):
+            return value
+        if hasattr(value, "model_dump"):
+            return value.model_dump(mode="json")
+        return None
+
+    def replace(self, **changes: Any) -> ToolResult:
+        """A copy with some attributes changed."""
+        new = self.stamped(self.call_id, self.name, self.return_direct, self.source, self.trusted)
+        for name, value in changes.items():
+            setattr(new, "_structured" if name == "structured" else name, value)
+        return new
+
+    def stamped(self, call_id: str, name: str, return_direct: bool, source: str, trusted: bool) -> ToolResult:
+        """A copy that knows which call it answers; made by the loop."""
+        new = _new_result(ToolResult)
+        new.content = self.content
+        new.parts = self.parts
+        new._structured = self._structured
+        new.artifact = self.artifact
+        new.is_error = self.is_error
+        new.failure = self.failure
+        new.metadata = self.metadata
+        new.call_id = call_id
+        new.name = name
+        new.return_direct = return_direct
+        new.source = source
+        new.trusted = trusted
+        return new
+
+    def message(self, content: str | None = None) -> ToolMessage:
+        """The message for the model; ``content`` overrides the text (a cut)."""
+        text = self.content if content is None else content
+        if self.parts:
+            text_part = (TextPart(text=text),) if text else ()
+            return self._message((*text_part, *self.parts))
+        return self._message(text)
+
+    def _message(self, content: str | tuple[Part, ...]) -> ToolMessage:
+        return ToolMessage(
+            content=content,
+            call_id=self.call_id,
+            name=self.name,
+            is_error=self.is_error,
+            source=self.source,
+            trusted=self.trusted,
+        )
+
+    def __repr__(self) -> str:
+        kind = "error" if self.is_error else "ok"
+        return f"ToolResult({self.name!r}, {kind}, {self.content[:60]!r})"
+
+
+_new_result = ToolResult.__new__

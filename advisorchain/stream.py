@@ -1,0 +1,267 @@
+"""Streaming: who emits, and the one edge where push becomes pull.
+
+Inside a chain events are pushed: the model awaits ``request.emit(event)``. A turn's events leave it through its
+`Outlet`, which also knows the text that was streamed, so that it can be settled with the answer. `ChatStream` is the
+edge: a task of its own runs the turn, the reader iterates over a deque.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
+
+from .context import Turn
+from .errors import AdvisorChainError, ConfigurationError
+from .events import Event, Finished, Restarted, RoundStarted, TextDelta
+from .exchange import DONE, ChatRequest, ChatResponse, Emit
+
+if TYPE_CHECKING:
+    import anyio
+
+T = TypeVar("T", default=str)
+
+logger = logging.getLogger("advisorchain")
+
+QUEUED_EVENTS = 256
+"""Above this many unread events, neighbouring text deltas are merged."""
+MERGED_CHARACTERS = 65536
+"""A merged delta grows no longer than this."""
+
+
+async def start_attempt(request: ChatRequest) -> Emit:
+    """An `Emit` for one source of this round's content; withdraws what an earlier source has emitted in it.
+
+    It stamps path, round and attempt at the origin, so that every tap sees them.
+    """
+    turn = request.context.turn
+    emit = request.emit
+    round = request.round or turn.round
+    if turn.emitted_round >= round:
+        turn.attempt += 1
+        turn.emitted_round = round - 1
+        await emit(Restarted(path=turn.path, round=round, attempt=turn.attempt))
+    path, attempt = turn.path, turn.attempt
+
+    def stamp(event: Event) -> Awaitable[None]:
+        event.path = path
+        event.round = round
+        event.attempt = attempt
+        turn.emitted_round = round
+        return emit(event)
+
+    return stamp
+
+
+async def emit_text(request: ChatRequest, text: str) -> None:
+    """Emit a whole text as this round's, withdrawing what the round has emitted before."""
+    emit = await start_attempt(request)
+    if text:
+        await emit(TextDelta(text))
+
+
+class Outlet:
+    """Where the events of one turn leave it; remembers the text of the running round."""
+
+    __slots__ = ("turn", "_forward", "_parts")
+
+    def __init__(self, turn: Turn, forward: Emit) -> None:
+        self.turn = turn
+        self._forward = forward
+        self._parts: list[str] = []
+
+    def __call__(self, event: Event) -> Awaitable[None]:
+        turn = self.turn
+        if event.round == 0:  # emitted by an advisor: nobody has stamped it
+            event.round, event.attempt = turn.round, turn.attempt
+            event.path = event.path or turn.path
+        if event.path is turn.path or event.path == turn.path:
+            kind = type(event)
+            if kind is TextDelta:
+                self._parts.append(event.text)  # type: ignore[attr-defined]
+            elif kind is RoundStarted or kind is Restarted:
+                self._parts.clear()
+        return self._forward(event)
+
+    async def settle(self, text: str) -> None:
+        """Make the streamed text of the last round equal to the answer."""
+        streamed = "".join(self._parts)
+        if streamed == text:
+            return
+        turn = self.turn
+        if streamed:
+            logger.warning(
+                "Turn %s: an advisor changed the answer after it had been streamed; the stream was restarted. "
+                'Give that advisor streams = "hold" (check_advisor finds which one it is).',
+                turn.id,
+            )
+            turn.attempt += 1
+            await self(Restarted(path=turn.path, round=turn.round, attempt=turn.attempt))
+        if text:
+            await self(TextDelta(text, path=turn.path, round=turn.round, attempt=turn.attempt))
+
+
+def _in_trio() -> bool:
+    trio = sys.modules.get("trio")
+    return trio is not None and bool(trio.lowlevel.in_trio_task())
+
+
+class ChatStream(Generic[T]):
+    """A running turn, read as events. Made by ``client.stream()``::
+
+        async with client.stream("...") as stream:
+            async for event in stream: ...
+            response = await stream.response()
+
+    The turn runs in a task of its own and never waits for the reader. Leaving the block early cancels it and waits
+    until every advisor's ``finally`` has run. Its error is raised, unwrapped, by the next read or ``response()``.
+    The reader may sit in an async generator and be closed from another task: no cancel scope is open in it.
+    """
+
+    def __init__(self, run: Callable[[Emit], Awaitable[ChatResponse[T]]], turn: Turn) -> None:
+        self._run = run
+        self._turn = turn
+        self._queue: deque[Event] = deque()
+        self._response: ChatResponse[T] | None = None
+        self._error: BaseException | None = None
+        self._error_seen = False
+        self._entered = self._done = False
+        self._wake: anyio.Event | None = None
+        self._scope: anyio.CancelScope
+        self._ended: anyio.Event
+        self._task: Any = None  # asyncio keeps only weak references to tasks
+
+    async def __aenter__(self) -> ChatStream[T]:
+        import anyio
+
+        if self._entered:
+            raise ConfigurationError("A stream runs one turn: call client.stream(...) again for another.")
+        self._entered = True
+        self._scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+        context = contextvars.copy_context()
+        if _in_trio():
+            import trio
+
+            trio.lowlevel.spawn_system_task(self._produce, name="advisorchain turn", context=context)
+        else:
+            self._task = asyncio.create_task(self._produce(), name="advisorchain turn", context=context)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        import anyio
+
+        left_early = not self._done
+        if left_early:
+            self._scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await self._ended.wait()
+        self._queue.clear()
+        if self._error is not None and not self._error_seen and error is None:
+            if not isinstance(self._error, asyncio.CancelledError):
+                logger.error("A turn failed after its stream was left", exc_info=self._error)
+
+    async def _produce(self) -> None:
+        """Run the turn; never raises out of its task, whose only parent is the event loop."""
+        try:
+            with self._scope:
+                self._response = response = await self._run(self._push)
+                self._push(Finished(response, round=self._turn.round, attempt=self._turn.attempt))
+        except BaseException as exc:
+            self._error = exc
+        finally:
+            self._done = True
+            self._ended.set()
+            self._notify()
+
+    def _push(self, event: Event) -> Awaitable[None]:
+        queue = self._queue
+        if len(queue) >= QUEUED_EVENTS and type(event) is TextDelta:
+            last = queue[-1]
+            if (
+                type(last) is TextDelta
+                and last.path == event.path
+                and last.round == event.round
+                and last.attempt == event.attempt
+                and len(last.text) < MERGED_CHARACTERS
+            ):
+                last.text += event.text
+                return DONE
+        queue.append(event)
+        if self._wake is not None:
+            self._notify()
+        return DONE
+
+    def _notify(self) -> None:
+        if self._wake is not None:
+            self._wake.set()
+            self._wake = None
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        queue = self._queue
+        while not queue:
+            if self._done:
+                if self._error is not None:
+                    self._error_seen = True
+                    raise self._error
+                raise StopAsyncIteration
+            await self._wait()
+        return queue.popleft()
+
+    async def _wait(self) -> None:
+        import anyio
+
+        if not self._entered:
+            raise ConfigurationError("Enter the stream first: async with client.stream(...) as stream.")
+        if self._wake is None:
+            self._wake = anyio.Event()
+        await self._wake.wait()
+
+    async def text(self, *, final: bool = False) -> AsyncIterator[str]:
+        """The turn's text as it is streamed, without what sub-agents say.
+
+        Args:
+            final: only the last round's text, which is the answer: it is known to be the last when the turn ends.
+        """
+        answer: list[str] = []
+        async for event in self:
+            kind = type(event)
+            if kind is TextDelta and not event.path:
+                if final:
+                    answer.append(event.text)  # type: ignore[attr-defined]
+                else:
+                    yield event.text  # type: ignore[attr-defined]
+            elif (kind is RoundStarted or kind is Restarted) and not event.path:
+                answer.clear()
+        for piece in answer:
+            yield piece
+
+    async def response(self) -> ChatResponse[T]:
+        """Wait for the end of the turn; the same response that ``call`` returns.
+
+        Raises:
+            Exception: what ended the turn.
+            AdvisorChainError: the stream was left before the turn ended.
+        """
+        if not self._entered:
+            raise ConfigurationError("Enter the stream first: async with client.stream(...) as stream.")
+        if not self._done:
+            await self._ended.wait()
+        if self._error is not None:
+            self._error_seen = True
+            raise self._error
+        if self._response is None:
+            raise AdvisorChainError("The stream was left before the turn ended: there is no response.")
+        return self._response

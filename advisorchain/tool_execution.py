@@ -1,0 +1,137 @@
+"""User-controlled execution: the caller runs a response's tool calls, and sends the completed history back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import ConfigurationError
+from .exchange import ChatRequest, ChatResponse
+from .invocation import ToolResult
+from .messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from .tools.batch import offered_tools, run_calls
+from .tools.result import MAX_RESULT_CHARS, trim
+
+NOT_EXECUTED = "Not executed: the application did not allow this call."
+"""The result of a call that the caller left out."""
+
+
+class Transcript(tuple[Message, ...]):
+    """Messages that know the turn they belong to, so that the next call goes on with it.
+
+    Attributes:
+        turn_id: the turn's id.
+    """
+
+    turn_id: str
+
+    def __new__(cls, messages: Iterable[Message], turn_id: str) -> Transcript:
+        """Messages of the turn ``turn_id``."""
+        transcript = super().__new__(cls, messages)
+        transcript.turn_id = turn_id
+        return transcript
+
+
+@dataclass(frozen=True, slots=True)
+class ToolExecution:
+    """What running a response's tool calls gave.
+
+    Attributes:
+        messages: the full history for the next call; every call has its result.
+        results: one per call, in call order.
+        direct: the results that may be the answer themselves: all of them if every call was direct and successful,
+            else none.
+    """
+
+    messages: Transcript
+    results: tuple[ToolResult, ...]
+    direct: tuple[ToolResult, ...]
+
+
+def messages_of(prompt: Any) -> tuple[tuple[Message, ...], str | None]:
+    """A prompt as messages, and the id of the turn that they belong to, if they do.
+
+    Raises:
+        ConfigurationError: the prompt is neither text nor messages.
+    """
+    kinds = (SystemMessage, UserMessage, AssistantMessage, ToolMessage, UnknownMessage)
+    if isinstance(prompt, str):
+        return (UserMessage(content=prompt),), None
+    if isinstance(prompt, kinds):
+        return (prompt,), None
+    if isinstance(prompt, Sequence) and prompt and all(isinstance(message, kinds) for message in prompt):
+        return tuple(prompt), getattr(prompt, "turn_id", None)
+    raise ConfigurationError(
+        f"A prompt is a text, a message, or a non-empty list of messages, not {type(prompt).__name__} {str(prompt)[:80]!r}."
+    )
+
+
+async def execute_tools(
+    response: ChatResponse[Any], calls: Iterable[Any] | None, results: Mapping[str, Any] | None
+) -> ToolExecution:
+    """Run the open calls of a response; see ``ChatClient.execute_tools``."""
+    request = response.request
+    if request is None:
+        raise ConfigurationError("This response never reached a model: it has no request whose tools could run.")
+    given = dict(results or {})
+    opened = {call.id: call for call in response.tool_calls}
+    if not opened:
+        raise ConfigurationError("The response has no open tool calls.")
+    chosen = _chosen(opened, calls, given)
+    request = request.muted()
+    to_run = list(chosen.values())
+    ran = await run_calls(request, to_run, offered_tools(request, to_run)) if to_run else []
+    found = {result.call_id: result for result in ran}
+    ordered = [found.get(call_id) or _given(call, given, request) for call_id, call in opened.items()]
+    turn = request.context.turn
+    messages = [_message(result, request) for result in ordered]
+    turn.ledger.rounds += 1
+    direct = tuple(ordered) if all(result.return_direct and not result.is_error for result in ordered) else ()
+    return ToolExecution(
+        Transcript((*turn.messages, *response.new_messages, *messages), turn.id), tuple(ordered), direct
+    )
+
+
+def _chosen(
+    opened: Mapping[str, ToolCall], calls: Iterable[Any] | None, given: Mapping[str, Any]
+) -> dict[str, ToolCall]:
+    """By id: the calls to run."""
+    unknown = sorted(given.keys() - opened.keys())
+    if unknown:
+        raise ConfigurationError(f"results= has {unknown}, which are no open calls of the response: {list(opened)}.")
+    if calls is None:
+        return {call_id: call for call_id, call in opened.items() if call_id not in given}
+    chosen: dict[str, ToolCall] = {}
+    for item in calls:
+        call = opened.get(item) if isinstance(item, str) else item
+        if not isinstance(call, ToolCall) or call.id not in opened:
+            raise ConfigurationError(f"calls= has {item!r}, which is no open call of the response: {list(opened)}.")
+        if call.id in given:
+            raise ConfigurationError(f"Call {call.id!r} is in calls= and in results=; run it or give its result.")
+        chosen[call.id] = call
+    return chosen
+
+
+def _given(call: ToolCall, given: Mapping[str, Any], request: ChatRequest) -> ToolResult:
+    """The caller's own result of a call; without one, an error result."""
+    value = given.get(call.id)
+    result = value if isinstance(value, ToolResult) else None
+    if result is None:
+        result = ToolResult.error(NOT_EXECUTED) if value is None else ToolResult(str(value), artifact=value)
+    (tool,) = offered_tools(request, [call])
+    return result.stamped(call.id, call.name, tool.is_direct(request.context), tool.source, tool.trusted)
+
+
+def _message(result: ToolResult, request: ChatRequest) -> ToolMessage:
+    tool = request.tools.get(result.name)
+    limit = tool.max_result_chars if tool is not None else None
+    return result.message(trim(result.content, MAX_RESULT_CHARS if limit is None else limit))

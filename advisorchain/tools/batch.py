@@ -1,0 +1,117 @@
+"""Running the tool calls of one answer: which tool each is, an id of its own for each, one result for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..context import Turn
+from ..exchange import ChatRequest, ChatResponse
+from ..invocation import ToolResult
+from ..messages import ToolCall
+from .execution import ErrorDetail, UnknownTool, run_call
+from .tool import Tool
+
+CONCURRENCY = 8
+"""How many calls of one round run at once."""
+
+
+def offering_request(sent: ChatRequest, call: ToolCall) -> ChatRequest:
+    """The request whose answer made the call, as the terminal recorded it.
+
+    For a call that an advisor made up: the last request that the model saw in this round, else ``sent``.
+    """
+    offers = sent.context.turn.ledger.offers
+    if not offers:
+        return sent
+    return offers.get(call.id) or offers[next(reversed(offers))]
+
+
+def offered_tools(sent: ChatRequest, calls: Sequence[ToolCall]) -> list[Tool]:
+    """For every call the tool that the model was offered under that name, or a placeholder that fails."""
+    tools: list[Tool] = []
+    for call in calls:
+        offered = offering_request(sent, call).tools
+        tools.append(offered.get(call.name) or UnknownTool(call.name, offered))
+    return tools
+
+
+def with_unique_ids(response: ChatResponse[Any], turn: Turn) -> ChatResponse[Any]:
+    """The response, with calls renamed whose id was used before in this turn (some servers count from 0 each time)."""
+    used = turn.call_ids
+    ids = {call.id for call in response.message.tool_calls}
+    if len(ids) == len(response.message.tool_calls) and used.isdisjoint(ids):
+        used |= ids
+        return response
+    renamed: list[ToolCall] = []
+    for call in response.message.tool_calls:
+        if call.id in used and call.executed_by == "client":
+            call = call.replace(id=f"{call.id[:32]}_{turn.runtime.ids()}")
+        used.add(call.id)
+        renamed.append(call)
+    return response.replace(message=response.message.model_copy(update={"tool_calls": tuple(renamed)}))
+
+
+async def run_calls(
+    request: ChatRequest,
+    calls: Sequence[ToolCall],
+    tools: Sequence[Tool],
+    *,
+    concurrency: int = CONCURRENCY,
+    error_detail: ErrorDetail = "type",
+) -> list[ToolResult]:
+    """Run a batch through the request's tool chain: one result per call, in call order.
+
+    Calls run concurrently, at most ``concurrency`` at once; a tool with ``parallel=False`` runs alone, in its place.
+    A call that fails gives an error result and never disturbs the others.
+
+    Raises:
+        AdvisorChainError: one whose ``ends_turn`` is true; the other calls are cancelled.
+    """
+    if len(calls) == 1:
+        return [await run_call(request, calls[0], tools[0], error_detail)]
+    results: list[Any] = [None] * len(calls)
+    start = 0
+    while start < len(calls):
+        end = start + 1
+        if tools[start].parallel:
+            while end < len(calls) and tools[end].parallel:
+                end += 1
+        if end - start == 1:
+            results[start] = await run_call(request, calls[start], tools[start], error_detail)
+        else:
+            await _run_together(request, calls, tools, results, range(start, end), concurrency, error_detail)
+        start = end
+    return results
+
+
+async def _run_together(
+    request: ChatRequest,
+    calls: Sequence[ToolCall],
+    tools: Sequence[Tool],
+    results: list[Any],
+    indexes: range,
+    concurrency: int,
+    error_detail: ErrorDetail,
+) -> None:
+    import anyio
+
+    waiting = iter(indexes)
+    fatal: list[BaseException] = []
+
+    async def work() -> None:
+        for index in waiting:
+            try:
+                results[index] = await run_call(request, calls[index], tools[index], error_detail)
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as exc:
+                fatal.append(exc)
+                group.cancel_scope.cancel()
+                return
+
+    async with anyio.create_task_group() as group:
+        for _ in range(min(concurrency, len(indexes))):
+            group.start_soon(work)
+    if fatal:
+        raise fatal[0]

@@ -1,0 +1,188 @@
+"""Running one tool call: an attempt (`run_tool`, the innermost of the tool chain), and the call around it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import types
+from collections.abc import Generator
+from typing import Any, Literal
+
+from ..errors import AdvisorChainError, ConfigurationError, ToolError, ToolTimeoutError, UnknownToolError
+from ..events import ToolFinished, ToolStarted
+from ..exchange import ChatRequest, ToolSet
+from ..invocation import ToolInvocation, ToolResult
+from ..messages import ToolCall
+from .tool import Tool, ToolContext
+
+logger = logging.getLogger("advisorchain")
+
+ErrorDetail = Literal["type", "message"]
+LISTED_TOOLS = 50
+"""How many tool names the error about an unknown tool lists."""
+
+
+async def run_tool(invocation: ToolInvocation) -> ToolResult:
+    """Validate, run within the tool's timeout, convert: one attempt of one call.
+
+    Raises:
+        ToolArgumentsError: the arguments are malformed or invalid.
+        ToolTimeoutError: the tool did not return in time.
+        Exception: whatever the tool raises.
+    """
+    tool = invocation.tool
+    arguments = tool.validate(invocation.call.arguments)
+    running = tool.handle(arguments, ToolContext(invocation))
+    seconds = tool.timeout
+    if seconds is None:
+        return tool.convert(await running)
+    import anyio
+
+    # The deadline is set when the tool first suspends: one that never does costs no timer.
+    scope = anyio.CancelScope()
+    with scope:
+        return tool.convert(await _timed(running, scope, seconds))
+    raise ToolTimeoutError(f"The tool {tool.name!r} did not answer within {seconds:g} seconds.")
+
+
+@types.coroutine
+def _timed(running: Any, scope: Any, seconds: float) -> Generator[Any, Any, Any]:
+    try:
+        yielded = running.send(None)
+        import anyio
+
+        scope.deadline = anyio.current_time() + seconds
+        while True:
+            try:
+                sent = yield yielded
+            except GeneratorExit:
+                running.close()
+                raise
+            except BaseException as exc:
+                yielded = running.throw(exc)
+            else:
+                yielded = running.send(sent)
+    except StopIteration as stop:
+        return stop.value
+
+
+class UnknownTool(Tool):
+    """Stands for a tool that the request does not offer, so that the tool advisors see the call; always fails."""
+
+    def __init__(self, name: str, offered: ToolSet) -> None:
+        self._set(name=name, title=name, description="", origin="unknown", source="unknown", timeout=None)
+        self._set(_offered=offered)
+
+    def validate(self, arguments: Any) -> dict[str, Any]:
+        """Fail.
+
+        Raises:
+            UnknownToolError: names the tools that the request does offer.
+        """
+        names = self._offered.names  # type: ignore[attr-defined]
+        listed = ", ".join(names[:LISTED_TOOLS]) + (", ..." if len(names) > LISTED_TOOLS else "")
+        available = f"Available tools: {listed}." if names else "No tools are available."
+        raise UnknownToolError(f"There is no tool {self.name[:200]!r}. {available}")
+
+
+async def run_call(request: ChatRequest, call: ToolCall, tool: Tool, error_detail: ErrorDetail = "type") -> ToolResult:
+    """Run one call through the request's tool chain; a failure becomes an error result.
+
+    Raises:
+        AdvisorChainError: one whose ``ends_turn`` is true.
+    """
+    context = request.context
+    ledger = context.turn.ledger
+    ledger.tool_calls += 1
+    ledger.calls_by_tool[call.name] = ledger.calls_by_tool.get(call.name, 0) + 1
+    direct = tool.is_direct(context)
+    if request.streaming or logger.isEnabledFor(logging.DEBUG):
+        return await _observed(request, call, tool, direct, error_detail)
+    return await _run_call(request, call, tool, direct, error_detail)
+
+
+async def _run_call(
+    request: ChatRequest, call: ToolCall, tool: Tool, direct: bool, error_detail: ErrorDetail
+) -> ToolResult:
+    try:
+        result = await request.execute(ToolInvocation(call, tool, request, request.round))
+        if type(result) is not ToolResult:
+            raise ConfigurationError(
+                f"A tool advisor answered the call of {call.name!r} with {type(result).__name__}, not a ToolResult; "
+                "does it miss a return?"
+            )
+    except BaseException as exc:
+        error = _failure(exc)
+        if error is None:
+            raise
+        if isinstance(error, AdvisorChainError) and error.ends_turn:
+            raise error from error.__cause__
+        result = error_result(error, call.name, error_detail)
+    return result.stamped(call.id, call.name, direct, tool.source, tool.trusted)
+
+
+def _failure(exc: BaseException) -> BaseException | None:
+    """The error that is the tool's failure, or None when the exception must propagate."""
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    if isinstance(exc, BaseExceptionGroup):
+        final = exc.subgroup(lambda leaf: isinstance(leaf, AdvisorChainError) and leaf.ends_turn)
+        if final is not None:
+            return _failure(final.exceptions[0])
+    if isinstance(exc, Exception | SystemExit):
+        return exc
+    if isinstance(exc, asyncio.CancelledError):
+        # A transport may leak a CancelledError although nobody cancels this task.
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # trio
+            return exc
+        return exc if task is not None and task.cancelling() == 0 else None
+    return None
+
+
+def error_result(error: BaseException, tool: str, detail: ErrorDetail) -> ToolResult:
+    """What reaches the model of an error: a `ToolError`'s text, else its type and a neutral sentence."""
+    kind = type(error).__name__
+    if isinstance(error, ToolError):
+        text = str(error) or f"The tool {tool!r} failed."
+        logger.debug("Tool %r: %s", tool, kind)
+    else:
+        logger.warning("Tool %r failed", tool, exc_info=error)
+        text = f"The tool {tool!r} failed ({kind}). The details are in the application's log."
+        if detail == "message":
+            text = f"The tool {tool!r} failed ({kind}: {error})."
+    return ToolResult.error(text, failure={"exception": kind})
+
+
+async def _observed(
+    request: ChatRequest, call: ToolCall, tool: Tool, direct: bool, error_detail: ErrorDetail
+) -> ToolResult:
+    turn = request.context.turn
+    clock, round = turn.runtime.clock, request.round or turn.round
+    mark = " [direct]" if direct else ""
+    start = clock()
+    logger.debug("turn %s round %d: tool %s%s starts", turn.id, round, call.name, mark)
+    if request.streaming:
+        title = tool.title or None
+        await request.emit(
+            ToolStarted(call, title, direct, path=turn.path, round=round, attempt=turn.attempt)
+        )
+    result = ToolResult.error("The call was cancelled.", failure={"exception": "Cancelled"})
+    result = result.stamped(call.id, call.name, direct, tool.source, tool.trusted)
+    try:
+        result = await _run_call(request, call, tool, direct, error_detail)
+    finally:
+        seconds = clock() - start
+        outcome = "error" if result.is_error else "ok"
+        logger.debug(
+            "turn %s round %d: tool %s%s ends after %.3f s: %s", turn.id, round, call.name, mark, seconds, outcome
+        )
+        if request.streaming:
+            import anyio
+
+            with anyio.CancelScope(shield=True):
+                await request.emit(
+                    ToolFinished(result, seconds, path=turn.path, round=round, attempt=turn.attempt)
+                )
+    return result

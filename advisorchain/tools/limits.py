@@ -1,0 +1,143 @@
+"""Limits of the tool loop: what they count, when they are reached, and what happens then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..context import Ledger
+from ..errors import ConfigurationError
+from ..invocation import ToolResult
+from ..messages import ToolCall
+
+Limit = Literal["rounds", "calls", "calls_per_tool", "repeats", "seconds", "tokens"]
+OnLimit = Literal["answer", "stop", "raise"]
+
+DEFAULT_OUTCOMES: dict[str, OnLimit] = {
+    "rounds": "answer",
+    "calls": "answer",
+    "calls_per_tool": "answer",
+    "repeats": "answer",
+    "seconds": "stop",
+    "tokens": "stop",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A limit that the next batch of calls would break."""
+
+    limit: Limit
+    allowed: float
+    outcome: OnLimit
+    message: str
+
+
+class Repeats:
+    """Counts identical calls with identical results since the last round that brought something new.
+
+    A-B-A-B is counted too, because only a new pair of call and result starts the count again.
+    """
+
+    __slots__ = ("_counts", "_last")
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str, int], int] = {}
+        self._last: dict[tuple[str, str], int] = {}
+
+    def count(self, call: ToolCall) -> int:
+        """How often this call has given the same result in a row of rounds without anything new."""
+        key = (call.name, str(call.arguments))
+        last = self._last.get(key)
+        return 0 if last is None else self._counts.get((*key, last), 0)
+
+    def record(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
+        """Note a round's calls and results."""
+        found = [
+            (call.name, str(call.arguments), hash(result.content))
+            for call, result in zip(calls, results, strict=True)
+        ]
+        if any(pair not in self._counts for pair in found):
+            self._counts = dict.fromkeys(self._counts, 0)
+        for pair in found:
+            self._counts[pair] = self._counts.get(pair, 0) + 1
+            self._last[pair[:2]] = pair[2]
+
+
+class LoopLimits:
+    """The limits of a loop; see `ToolCallingAdvisor` for the parameters.
+
+    Raises:
+        ConfigurationError: a limit is not positive, or an outcome is unknown.
+    """
+
+    __slots__ = ("rounds", "calls", "calls_per_tool", "repeats", "seconds", "tokens", "outcomes")
+
+    def __init__(
+        self,
+        *,
+        rounds: int | None,
+        calls: int | None,
+        calls_per_tool: int | Mapping[str, int] | None,
+        repeats: int | None,
+        seconds: float | None,
+        tokens: int | None,
+        on_limit: OnLimit | Mapping[Limit, OnLimit] | None,
+    ) -> None:
+        for name, value in (
+            ("max_rounds", rounds), ("max_calls", calls), ("max_repeats", repeats), ("max_seconds", seconds),
+            ("max_tokens", tokens),
+        ):  # fmt: skip
+            if value is not None and value <= 0:
+                raise ConfigurationError(f"{name} must be over 0, or None for no limit (is {value}).")
+        self.rounds = rounds
+        self.calls = calls
+        self.calls_per_tool = calls_per_tool
+        self.repeats = repeats
+        self.seconds = seconds
+        self.tokens = tokens
+        self.outcomes = dict(DEFAULT_OUTCOMES)
+        chosen = on_limit if isinstance(on_limit, Mapping) else dict.fromkeys(DEFAULT_OUTCOMES, on_limit)
+        for limit, outcome in chosen.items():
+            if limit not in DEFAULT_OUTCOMES:
+                raise ConfigurationError(f"on_limit: unknown limit {limit!r}; known are {', '.join(DEFAULT_OUTCOMES)}.")
+            if outcome is None:
+                continue
+            if outcome not in ("answer", "stop", "raise"):
+                raise ConfigurationError(f"on_limit: {limit} must be 'answer', 'stop' or 'raise', not {outcome!r}.")
+            self.outcomes[limit] = outcome
+
+    def check(
+        self, batch: Sequence[ToolCall], repeatable: frozenset[str], ledger: Ledger, repeats: Repeats, now: float
+    ) -> Breach | None:
+        """The first limit that running this batch would break, or None."""
+        if self.tokens is not None and (ledger.usage.total_tokens or 0) >= self.tokens:
+            return self._breach("tokens", self.tokens, f"{self.tokens} tokens")
+        if self.seconds is not None and now - ledger.started >= self.seconds:
+            return self._breach("seconds", self.seconds, f"{self.seconds:g} seconds")
+        if self.rounds is not None and ledger.rounds >= self.rounds:
+            return self._breach("rounds", self.rounds, f"{self.rounds} tool rounds")
+        if self.calls is not None and ledger.tool_calls + len(batch) > self.calls:
+            return self._breach("calls", self.calls, f"{self.calls} tool calls")
+        if self.calls_per_tool is not None:
+            wanted: dict[str, int] = {}
+            for call in batch:
+                wanted[call.name] = wanted.get(call.name, 0) + 1
+            for name, count in wanted.items():
+                allowed = self.calls_per_tool
+                if isinstance(allowed, Mapping):
+                    if name not in allowed:
+                        continue
+                    allowed = allowed[name]
+                if ledger.calls_by_tool.get(name, 0) + count > allowed:
+                    return self._breach("calls_per_tool", allowed, f"{allowed} calls of the tool {name!r}")
+        if self.repeats is not None:
+            for call in batch:
+                if call.name not in repeatable and repeats.count(call) >= self.repeats:
+                    what = f"{self.repeats} identical calls of the tool {call.name!r} with the same result"
+                    return self._breach("repeats", self.repeats, what)
+        return None
+
+    def _breach(self, limit: Limit, allowed: float, what: str) -> Breach:
+        return Breach(limit, allowed, self.outcomes[limit], f"The limit of {what} in one turn is reached.")

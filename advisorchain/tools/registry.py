@@ -1,0 +1,163 @@
+"""`ToolRegistry`, and how ``tools=[...]`` takes any mix of tools, functions, objects, registries and providers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..errors import ConfigurationError
+from ..exchange import ToolSet
+from .function import FunctionTool
+from .tool import Tool, ToolProvider
+
+
+class ToolRegistry:
+    """A mutable collection of tools by name, in order of registration.
+
+    A client that was given a registry sees its changes from the next turn on.
+    """
+
+    def __init__(self, tools: Iterable[Any] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self.version = 0
+        """Grows with every change."""
+        self.register(*tools)
+
+    def register(self, *tools: Any) -> None:
+        """Add tools, functions, or objects with ``@tool`` methods; all of them or none.
+
+        Raises:
+            ConfigurationError: names that are already taken; lists all of them with both origins.
+        """
+        found = [tool for item in tools for tool in _static_tools(item)]
+        ToolSet([*self._tools.values(), *found])
+        self._tools.update((tool.name, tool) for tool in found)
+        self.version += 1
+
+    def unregister(self, name: str) -> Tool:
+        """Remove a tool and return it.
+
+        Raises:
+            KeyError: there is no tool of that name.
+        """
+        tool = self._tools.pop(name)
+        self.version += 1
+        return tool
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of that name, or None."""
+        return self._tools.get(name)
+
+    @property
+    def direct(self) -> list[Tool]:
+        """The tools whose results may be the answer."""
+        return [tool for tool in self if tool.return_direct]
+
+    @property
+    def normal(self) -> list[Tool]:
+        """The tools whose results go back to the model."""
+        return [tool for tool in self if not tool.return_direct]
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(list(self._tools.values()))
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __repr__(self) -> str:
+        return f"ToolRegistry({list(self._tools)})"
+
+
+class ToolSources:
+    """What ``tools=[...]`` was given: fixed tools, registries that may change, providers that are asked per turn."""
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        self._items: list[Tool | ToolRegistry] = []
+        self.providers: list[ToolProvider] = []
+        self._version = -1
+        self._tools = ToolSet()
+        for item in _listed(items):
+            if isinstance(item, ToolRegistry):
+                self._items.append(item)
+            elif _is_provider(item):
+                self.providers.append(item)
+            else:
+                self._items.extend(_static_tools(item))
+        self._registries = [item for item in self._items if isinstance(item, ToolRegistry)]
+        self.tools  # duplicates are an error here, not at the first call
+
+    @property
+    def tools(self) -> ToolSet:
+        """All tools that need no provider; the same object until a registry changes."""
+        version = sum([registry.version for registry in self._registries]) if self._registries else 0
+        if version != self._version:
+            self._tools = ToolSet(
+                tool for item in self._items for tool in (item if isinstance(item, ToolRegistry) else (item,))
+            )
+            self._version = version
+        return self._tools
+
+
+def tools_of(obj: Any) -> list[Tool]:
+    """The ``@tool`` methods of an object, in order of definition.
+
+    Raises:
+        ConfigurationError: there are none.
+    """
+    found: dict[str, Tool | None] = {}
+    owner = obj if isinstance(obj, type) else type(obj)
+    for base in reversed(owner.__mro__):
+        for name, value in vars(base).items():
+            inner = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+            if isinstance(inner, FunctionTool):
+                target = owner if isinstance(value, classmethod) else obj
+                found[name] = inner.bind(target) if inner._takes_self else inner
+            elif name in found:
+                found[name] = None  # overridden by something that is no tool
+    tools = [tool for tool in found.values() if tool is not None]
+    if not tools:
+        raise ConfigurationError(f"{owner.__qualname__} has no @tool methods; decorate some with @tool.")
+    return tools
+
+
+def _listed(items: Any) -> Iterable[Any]:
+    if isinstance(items, Tool | str) or callable(items) or not isinstance(items, Iterable):
+        raise ConfigurationError(f"tools= takes a list, for example tools=[{items!r}].")
+    return items
+
+
+def _is_provider(item: Any) -> bool:
+    tools = getattr(item, "tools", None)
+    return not isinstance(item, type | Tool) and callable(tools) and not isinstance(tools, Tool)
+
+
+def _static_tools(item: Any) -> Iterable[Tool]:
+    if isinstance(item, Tool):
+        return (item,)
+    if isinstance(item, ToolRegistry):
+        return item
+    if isinstance(item, type):
+        if issubclass(item, Tool):
+            raise ConfigurationError(f"{item.__name__} is a class; pass an instance: {item.__name__}().")
+        raise ConfigurationError(f"{item.__name__} is a class; pass an instance, for example {item.__name__}(...).")
+    if inspect.isroutine(item):
+        return (Tool.from_function(item),)
+    if isinstance(item, list | tuple):
+        return [tool for inner in item for tool in _static_tools(inner)]
+    if any(isinstance(value, FunctionTool) for base in type(item).__mro__ for value in _unwrapped(vars(base).values())):
+        return tools_of(item)
+    if callable(item):
+        return (Tool.from_function(item),)
+    raise ConfigurationError(
+        f"{item!r} ({type(item).__name__}) is no tool: pass a Tool, a function, an object with @tool methods, a "
+        "ToolRegistry, or a ToolProvider (async tools(request))."
+    )
+
+
+def _unwrapped(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        yield value.__func__ if isinstance(value, classmethod | staticmethod) else value

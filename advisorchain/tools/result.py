@@ -1,0 +1,71 @@
+"""From the value that a tool returned to a `ToolResult`, and the cuts that keep results within bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic_core import to_json
+
+from ..exchange import ToolResult
+from ..messages import AudioPart, FilePart, ImagePart, ProviderPart, ReasoningPart, TextPart, UnknownPart
+
+MAX_RESULT_CHARS = 100_000
+"""How many characters of a result the model reads by default (about 25,000 tokens)."""
+MAX_RESULT_BYTES = 16 * 1024 * 1024
+"""How much text any result may have, a direct one too."""
+
+_PARTS = (TextPart, ImagePart, AudioPart, FilePart, ReasoningPart, ProviderPart, UnknownPart)
+
+
+def convert_result(value: Any) -> ToolResult:
+    """A returned value as a result: text as it is, content parts as parts, anything else as JSON.
+
+    None becomes ``null``, NaN ``"NaN"``, bytes their UTF-8 text or else a file part. Objects that JSON does not know
+    become their ``str()``.
+    """
+    kind = type(value)
+    if kind is str:
+        return ToolResult(bounded(value), artifact=value)
+    if kind is int:
+        return ToolResult(str(value), artifact=value)
+    if kind is ToolResult:
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, bytes | bytearray | memoryview):
+        data = bytes(value)
+        try:
+            return ToolResult(bounded(data.decode()), artifact=value)
+        except UnicodeDecodeError:
+            note = f"[binary data, {len(data)} bytes]"
+            return ToolResult(note, parts=(FilePart(data=data[:MAX_RESULT_BYTES]),), artifact=value)
+    if isinstance(value, _PARTS):
+        return _from_parts((value,), value)
+    if isinstance(value, list | tuple) and value and all(isinstance(item, _PARTS) for item in value):
+        return _from_parts(tuple(value), value)
+    if isinstance(value, str):  # a str subclass, for example a StrEnum
+        return ToolResult(bounded(str.__str__(value)), artifact=value)
+    text = to_json(value, fallback=str, inf_nan_mode="strings").decode()
+    return ToolResult(bounded(text), artifact=value)
+
+
+def _from_parts(parts: tuple[Any, ...], artifact: Any) -> ToolResult:
+    text = "".join(part.text for part in parts if type(part) is TextPart)
+    others = tuple(part for part in parts if type(part) is not TextPart)
+    return ToolResult(bounded(text), parts=others, artifact=artifact)
+
+
+def bounded(text: str) -> str:
+    """The text, cut and marked above `MAX_RESULT_BYTES` of UTF-8."""
+    if len(text) * 4 <= MAX_RESULT_BYTES:  # UTF-8 has at most 4 bytes a character
+        return text
+    data = text.encode(errors="replace")
+    if len(data) <= MAX_RESULT_BYTES:
+        return text
+    kept = data[:MAX_RESULT_BYTES].decode(errors="ignore")
+    return f"{kept}\n[cut: {len(data)} bytes, the first {MAX_RESULT_BYTES} are kept]"
+
+
+def trim(text: str, max_chars: int) -> str:
+    """What the model reads of a long text: its beginning, and a mark that says how much was cut."""
+    if len(text) <= max_chars:
+        return text
+    return f"{text[:max_chars]}\n[cut: {len(text)} characters, the first {max_chars} are shown]"

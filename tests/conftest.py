@@ -1,0 +1,69 @@
+"""Fixtures for every test: two event loops, and two ways of asking a client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from advisorchain import ChatClient, ChatResponse
+
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Each async test runs on both loops."""
+    return request.param
+
+
+class Run:
+    """Ask a client by ``call`` or by ``stream`` and get the same ``ChatResponse``.
+
+    ``events`` holds the events of the last stream, also when it failed half-way; it is empty under ``call``.
+    """
+
+    def __init__(self, mode: Literal["call", "stream"]) -> None:
+        self.mode = mode
+        self.events: list[Any] = []
+
+    async def __call__(self, client: ChatClient, prompt: Any, **kwargs: Any) -> ChatResponse[Any]:
+        from advisorchain import Finished
+
+        self.events = []
+        if self.mode == "call":
+            return await client.call(prompt, **kwargs)
+
+        async with client.stream(prompt, **kwargs) as stream:
+            async for event in stream:
+                self.events.append(event)
+            response = await stream.response()
+        assert streamed_text(self.events) == response.text
+        finished = [event for event in self.events if isinstance(event, Finished) and event.path == ()]
+        assert len(finished) == 1, "a turn finishes exactly once"
+        assert finished[0].response is response
+        return response
+
+
+def streamed_text(events: Iterable[Any]) -> str:
+    """What a reader of the turn's own events holds at the end: the last attempt of the last round."""
+    from advisorchain import Restarted, RoundStarted, TextDelta
+
+    text, current = "", None
+    for event in events:
+        if event.path != ():
+            continue
+        if isinstance(event, RoundStarted | Restarted):
+            text, current = "", None
+        elif isinstance(event, TextDelta):
+            if current is not None and current != (event.round, event.attempt):
+                text = ""
+            text += event.text
+            current = (event.round, event.attempt)
+    return text
+
+
+@pytest.fixture(params=["call", "stream"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """``await run(client, prompt, **kwargs)``: every behaviour holds under call and under stream."""
+    return Run(request.param)
