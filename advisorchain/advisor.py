@@ -6,7 +6,8 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Literal
 
-from .exchange import ChatNext, ChatRequest, ChatResponse, ToolInvocation, ToolNext, ToolResult
+from .exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
+from .invocation import ToolInvocation, ToolResult
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -84,7 +85,7 @@ def chat_advisor(
 ) -> Callable[[Callable[[ChatRequest, ChatNext], Awaitable[ChatResponse[Any]]]], FunctionAdvisor]:
     """Make an advisor of an async function of ``(request, call_next)``; the name defaults to the function's."""
     return lambda fn: FunctionAdvisor(
-        order=order, name=name or getattr(fn, "__name__", "chat_advisor"), streams=streams, advise=fn
+        order=order, name=name or str(getattr(fn, "__name__", "chat_advisor")), streams=streams, advise=fn
     )
 
 
@@ -92,4 +93,6 @@ def tool_advisor(
     *, order: int, name: str | None = None
 ) -> Callable[[Callable[[ToolInvocation, ToolNext], Awaitable[ToolResult]]], FunctionAdvisor]:
     """Make an advisor of an async function of ``(invocation, call_next)``; the name defaults to the function's."""
-    return lambda fn: FunctionAdvisor(order=order, name=name or getattr(fn, "__name__", "tool_advisor"), advise_tool=fn)
+    return lambda fn: FunctionAdvisor(
+        order=order, name=name or str(getattr(fn, "__name__", "tool_advisor")), advise_tool=fn
+    )

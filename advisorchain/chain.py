@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from .advisor import Advisor, derived_name
 from .errors import ConfigurationError
-from .exchange import ChatNext, ChatRequest, ChatResponse, ToolInvocation, ToolNext, ToolResult
-from .order import Order
+from .exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
+from .invocation import ToolInvocation, ToolResult
+from .order import checked_order
 from .stream import emit_text, start_attempt
 
 if TYPE_CHECKING:
@@ -56,20 +57,20 @@ class ModelCall:
         self.model = model
 
     async def __call__(self, request: ChatRequest) -> ChatResponse[Any]:
+        """Call the model; the response knows the request that the model saw."""
         model = request.model or self.model
         if request.output is not None and not getattr(model, "native_output", False):
             request = request.with_instruction(request.output.instruction())
         if request.streaming:
             request = request.replace(emit=await start_attempt(request))
         turn = request.context.turn
-        if debug := logger.isEnabledFor(logging.DEBUG):
-            name, start = getattr(model, "name", "model"), turn.runtime.clock()
+        debug = logger.isEnabledFor(logging.DEBUG)
+        name, start = getattr(model, "name", "model"), turn.runtime.clock() if debug else 0.0
+        if debug:
             logger.debug("turn %s round %d: model %s starts", turn.id, request.round or turn.round, name)
         response = await model(request)
         if not isinstance(response, ChatResponse):
-            raise ConfigurationError(
-                f"The model {getattr(model, 'name', model)!r} returned {type(response).__name__}, not a ChatResponse."
-            )
+            raise ConfigurationError(f"The model {name!r} returned {type(response).__name__}, not a ChatResponse.")
         if debug:
             logger.debug(
                 "turn %s round %d: model %s ends after %.3f s: %s, %d tool calls",
@@ -166,7 +167,7 @@ def _arrange(advisors: Iterable[Any]) -> tuple[Entry, ...]:
                 f"The same instance of advisor {name!r} is in the chain twice; make two instances, with name=."
             )
         seen.add(id(advisor))
-        entry = Entry(advisor, name, _order_of(advisor, name))
+        entry = Entry(advisor, name, checked_order(getattr(advisor, "order", None), name))
         if entry.wraps == "nothing":
             raise ConfigurationError(
                 f"Advisor {name!r} ({type(advisor).__name__}) has neither advise nor advise_tool; define one of them."
@@ -204,21 +205,6 @@ def _name_of(advisor: Any) -> tuple[str, bool]:
     if isinstance(advisor, Advisor) and "name" not in advisor.__dict__ and name == derived_name(type(advisor)):
         return name, False
     return name, True
-
-
-def _order_of(advisor: Any, name: str) -> int:
-    order = getattr(advisor, "order", None)
-    if not isinstance(order, int) or isinstance(order, bool):
-        raise ConfigurationError(
-            f"Advisor {name!r} has no order: set order to an int from 0 to {Order.MODEL - 1}, for example "
-            f"Order.GUARD_INPUT (is: {order!r})."
-        )
-    if not 0 <= order < Order.MODEL:
-        raise ConfigurationError(
-            f"Advisor {name!r} has order {int(order)}; orders go from 0 to {Order.MODEL - 1} "
-            f"({int(Order.MODEL)} is the model itself)."
-        )
-    return int(order)
 
 
 def _check_loop(entries: list[Entry]) -> None:

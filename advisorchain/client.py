@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
@@ -18,10 +17,11 @@ from .messages import Message, SystemMessage, UserMessage, check_pairing
 from .options import ChatOptions
 from .order import Order
 from .output import output_type_of
+from .prompt import messages_of, system_message
 from .runtime import Runtime
 from .stream import ChatStream, Outlet
 from .sub_agent import ClientModel, ClientTool
-from .tool_execution import ToolExecution, execute_tools, messages_of
+from .tool_execution import ToolExecution, execute_tools
 from .tools.execution import run_tool
 from .tools.registry import ToolSources
 from .tools.tool import Tool, ToolProvider
@@ -33,7 +33,6 @@ Options = ChatOptions | Mapping[str, Any]
 
 logger = logging.getLogger("advisorchain")
 
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _RUNTIME = Runtime()
 
 
@@ -109,7 +108,9 @@ class ChatClient:
     async def call(
         self, prompt: Prompt, *, output_type: None = ..., **settings: Unpack[CallSettings]
     ) -> ChatResponse[str]: ...
-    async def call(self, prompt: Prompt, *, output_type: Any = None, **settings: Unpack[CallSettings]) -> ChatResponse[Any]:
+    async def call(
+        self, prompt: Prompt, *, output_type: Any = None, **settings: Unpack[CallSettings]
+    ) -> ChatResponse[Any]:
         """Run one turn and return the answer.
 
         Args:
@@ -207,7 +208,9 @@ class ChatClient:
 
     async def _nested(self, prompt: Prompt, parent: ChatRequest, name: str) -> ChatResponse[Any]:
         """Run a turn inside another one."""
-        return await self._run(self._prepare(prompt, parent=parent, name=name), parent.emit if parent.streaming else None)
+        return await self._run(
+            self._prepare(prompt, parent=parent, name=name), parent.emit if parent.streaming else None
+        )
 
     # The chain -------------------------------------------------------------------------------------------------------
 
@@ -276,7 +279,10 @@ class ChatClient:
             shared[RETURN_DIRECT] = overrides
         if conversation_id is not None and not isinstance(conversation_id, str):
             raise ConfigurationError(f"conversation_id must be a text or None, not {conversation_id!r}.")
-        head = self._head(system, variables)
+        if system is None and variables is None:
+            head = self._system_message
+        else:
+            head = system_message(self._system if system is None else system, variables)
         available, providers = self._sources.tools, self._sources.providers
         if tools:
             more = ToolSources(tools)
@@ -292,14 +298,6 @@ class ChatClient:
             conversation_id=conversation_id,
         )
         return _Prepared(chain, request, providers)
-
-    def _head(self, system: str | None, variables: Mapping[str, Any] | None) -> SystemMessage | None:
-        if variables is None and system is None:
-            return self._system_message
-        text = self._system if system is None else system
-        if text is None:
-            raise ConfigurationError("variables= fills placeholders of the system text, but there is none.")
-        return SystemMessage(content=text if variables is None else _filled(text, variables))
 
     async def _run(self, prepared: _Prepared, emit: Emit | None = None) -> ChatResponse[Any]:
         """Run the prepared turn: the chain, the output type, the stream's text, the callbacks at its end."""
@@ -381,18 +379,3 @@ def _with_loop(advisors: list[Any], tool_loop: bool) -> list[Any]:
         order = max(int(Order.RETURN_DIRECT), inside if isinstance(inside, int) else 0)
         added.append(ReturnDirectAdvisor(order=order))
     return [*advisors, *added]
-
-
-def _filled(text: str, variables: Mapping[str, Any]) -> str:
-    """The text with its placeholders filled.
-
-    Raises:
-        ConfigurationError: a placeholder has no variable, or a variable no placeholder.
-    """
-    names = set(_PLACEHOLDER.findall(text))
-    missing, unused = sorted(names - variables.keys()), sorted(variables.keys() - names)
-    if missing:
-        raise ConfigurationError(f"The system text's placeholders {missing} have no value in variables=.")
-    if unused:
-        raise ConfigurationError(f"variables= has {unused}, which the system text has no placeholder for.")
-    return _PLACEHOLDER.sub(lambda match: str(variables[match[1]]), text)

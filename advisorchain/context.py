@@ -35,7 +35,7 @@ class ContextKey(Generic[T]):
         self.name = name
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ContextKey) and other.name == self.name or other == self.name
+        return (other.name if isinstance(other, ContextKey) else other) == self.name
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -112,7 +112,7 @@ class Turn:
     ) -> None:
         self.id = id or runtime.ids()
         self.runtime = runtime
-        self.ledger = Ledger(runtime.clock(), parent.ledger if parent is not None else None)
+        self.ledger: Ledger = Ledger(runtime.clock(), parent.ledger if parent is not None else None)
         self.messages = messages
         """What the caller sent."""
         self.transcript: list[Message] = []

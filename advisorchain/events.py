@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from .messages import Part, ToolCall
 
 if TYPE_CHECKING:
-    from .exchange import ChatResponse, ToolResult
+    from .exchange import ChatResponse
+    from .invocation import ToolResult
 
 
 @dataclass(slots=True)

@@ -175,9 +175,7 @@ class ChatRequest:
     ) -> ChatRequest:
         """A copy with some attributes changed; ``messages`` and ``tools`` take any iterable."""
         new = _new_request(ChatRequest)
-        new.messages = (
-            self.messages if messages is _KEEP else messages if type(messages) is tuple else tuple(messages)
-        )
+        new.messages = self.messages if messages is _KEEP else messages if type(messages) is tuple else tuple(messages)
         new.tools = self.tools if tools is _KEEP else tools if type(tools) is ToolSet else ToolSet(tools)
         new.options = self.options if options is _KEEP else options
         new.output = self.output if output is _KEEP else output
@@ -291,7 +289,7 @@ class ChatResponse(Generic[T]):
 
         A changed ``message`` also takes the old one's place at the end of ``new_messages``.
         """
-        new: ChatResponse[T] = ChatResponse.__new__(ChatResponse)
+        new = cast("ChatResponse[T]", _new_response(ChatResponse))
         if message is _KEEP:
             new.message = self.message
             new.new_messages = self.new_messages if new_messages is _KEEP else new_messages
@@ -326,3 +324,6 @@ class ChatResponse(Generic[T]):
 
     def __repr__(self) -> str:
         return f"ChatResponse({self.text[:80]!r}, stop_reason={self.stop_reason!r}, calls={len(self.tool_calls)})"
+
+
+_new_response = ChatResponse.__new__

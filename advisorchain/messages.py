@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeAlias, Union
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 
@@ -94,15 +94,13 @@ def _tag(attribute: str, known: frozenset[str]) -> Discriminator:
 
 
 Part: TypeAlias = Annotated[
-    Union[
-        Annotated[TextPart, Tag("text")],
-        Annotated[ImagePart, Tag("image")],
-        Annotated[AudioPart, Tag("audio")],
-        Annotated[FilePart, Tag("file")],
-        Annotated[ReasoningPart, Tag("reasoning")],
-        Annotated[ProviderPart, Tag("provider")],
-        Annotated[UnknownPart, Tag("unknown")],
-    ],
+    Annotated[TextPart, Tag("text")]
+    | Annotated[ImagePart, Tag("image")]
+    | Annotated[AudioPart, Tag("audio")]
+    | Annotated[FilePart, Tag("file")]
+    | Annotated[ReasoningPart, Tag("reasoning")]
+    | Annotated[ProviderPart, Tag("provider")]
+    | Annotated[UnknownPart, Tag("unknown")],
     _tag("kind", frozenset({"text", "image", "audio", "file", "reasoning", "provider"})),
 ]
 
@@ -241,13 +239,11 @@ class UnknownMessage(BaseModel):
 
 
 Message: TypeAlias = Annotated[
-    Union[
-        Annotated[SystemMessage, Tag("system")],
-        Annotated[UserMessage, Tag("user")],
-        Annotated[AssistantMessage, Tag("assistant")],
-        Annotated[ToolMessage, Tag("tool")],
-        Annotated[UnknownMessage, Tag("unknown")],
-    ],
+    Annotated[SystemMessage, Tag("system")]
+    | Annotated[UserMessage, Tag("user")]
+    | Annotated[AssistantMessage, Tag("assistant")]
+    | Annotated[ToolMessage, Tag("tool")]
+    | Annotated[UnknownMessage, Tag("unknown")],
     _tag("role", frozenset({"system", "user", "assistant", "tool"})),
 ]
 

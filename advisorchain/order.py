@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
+
+from .errors import ConfigurationError
 
 
 class Order(IntEnum):
@@ -56,3 +59,22 @@ class Order(IntEnum):
     """Checked before every single attempt's spend."""
     MODEL = 1000
     """The terminal model call and the tool itself; reserved."""
+
+
+def checked_order(order: Any, name: str) -> int:
+    """The order of the advisor ``name`` as an int.
+
+    Raises:
+        ConfigurationError: it is no int from 0 to 999.
+    """
+    if not isinstance(order, int) or isinstance(order, bool):
+        raise ConfigurationError(
+            f"Advisor {name!r} has no order: set order to an int from 0 to {Order.MODEL - 1}, for example "
+            f"Order.GUARD_INPUT (is: {order!r})."
+        )
+    if not 0 <= order < Order.MODEL:
+        raise ConfigurationError(
+            f"Advisor {name!r} has order {int(order)}; orders go from 0 to {Order.MODEL - 1} "
+            f"({int(Order.MODEL)} is the model itself)."
+        )
+    return int(order)

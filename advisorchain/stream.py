@@ -78,6 +78,7 @@ class Outlet:
         self._parts: list[str] = []
 
     def __call__(self, event: Event) -> Awaitable[None]:
+        """Stamp the event if nobody has, note its text, hand it on."""
         turn = self.turn
         if event.round == 0:  # emitted by an advisor: nobody has stamped it
             event.round, event.attempt = turn.round, turn.attempt
@@ -166,9 +167,9 @@ class ChatStream(Generic[T]):
             with anyio.CancelScope(shield=True):
                 await self._ended.wait()
         self._queue.clear()
-        if self._error is not None and not self._error_seen and error is None:
-            if not isinstance(self._error, asyncio.CancelledError):
-                logger.error("A turn failed after its stream was left", exc_info=self._error)
+        unseen = self._error if not self._error_seen and error is None else None
+        if unseen is not None and not isinstance(unseen, asyncio.CancelledError):
+            logger.error("A turn failed after its stream was left", exc_info=unseen)
 
     async def _produce(self) -> None:
         """Run the turn; never raises out of its task, whose only parent is the event loop."""

@@ -21,7 +21,7 @@ Nested = Callable[[str | Sequence[Message], ChatRequest, str], Awaitable[ChatRes
 class ClientTool(Tool):
     """A client as a tool; made by ``client.as_tool(name, description)``."""
 
-    input_schema = {
+    input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {"prompt": {"type": "string", "description": "What to do, with all that is needed to do it."}},
         "required": ["prompt"],

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .errors import ConfigurationError
 from .exchange import ChatRequest, ChatResponse
 from .invocation import ToolResult
-from .messages import (
-    AssistantMessage,
-    Message,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    UnknownMessage,
-    UserMessage,
-)
+from .messages import ToolCall, ToolMessage
+from .prompt import Transcript
 from .tools.batch import offered_tools, run_calls
 from .tools.result import MAX_RESULT_CHARS, trim
 
 NOT_EXECUTED = "Not executed: the application did not allow this call."
 """The result of a call that the caller left out."""
-
-
-class Transcript(tuple[Message, ...]):
-    """Messages that know the turn they belong to, so that the next call goes on with it.
-
-    Attributes:
-        turn_id: the turn's id.
-    """
-
-    turn_id: str
-
-    def __new__(cls, messages: Iterable[Message], turn_id: str) -> Transcript:
-        """Messages of the turn ``turn_id``."""
-        transcript = super().__new__(cls, messages)
-        transcript.turn_id = turn_id
-        return transcript
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +32,6 @@ class ToolExecution:
     messages: Transcript
     results: tuple[ToolResult, ...]
     direct: tuple[ToolResult, ...]
-
-
-def messages_of(prompt: Any) -> tuple[tuple[Message, ...], str | None]:
-    """A prompt as messages, and the id of the turn that they belong to, if they do.
-
-    Raises:
-        ConfigurationError: the prompt is neither text nor messages.
-    """
-    kinds = (SystemMessage, UserMessage, AssistantMessage, ToolMessage, UnknownMessage)
-    if isinstance(prompt, str):
-        return (UserMessage(content=prompt),), None
-    if isinstance(prompt, kinds):
-        return (prompt,), None
-    if isinstance(prompt, Sequence) and prompt and all(isinstance(message, kinds) for message in prompt):
-        return tuple(prompt), getattr(prompt, "turn_id", None)
-    raise ConfigurationError(
-        f"A prompt is a text, a message, or a non-empty list of messages, not {type(prompt).__name__} {str(prompt)[:80]!r}."
-    )
 
 
 async def execute_tools(

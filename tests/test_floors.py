@@ -26,6 +26,8 @@ FLOORS = {
     "events": 0,
     # 1: what travels through a chain
     "exchange": 1,
+    "invocation": 1,
+    "prompt": 1,
     "order": 1,
     "output": 1,
     # 2: the mechanism
@@ -46,6 +48,7 @@ FLOORS = {
     # 5: what puts it together
     "cli": 5,
     "client": 5,
+    "tool_execution": 5,
     "config": 5,
     "plugins": 5,
     "sub_agent": 5,

@@ -37,7 +37,7 @@ class ReturnDirectAdvisor(Advisor):
             message.
     """
 
-    order = Order.RETURN_DIRECT
+    order: int = Order.RETURN_DIRECT
     inside = "tool_loop"
 
     def __init__(

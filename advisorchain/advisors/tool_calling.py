@@ -80,7 +80,7 @@ class ToolCallingAdvisor(Advisor):
     Limits count per turn, however often an outer advisor re-enters the loop. A batch over a limit runs not at all.
     """
 
-    order = Order.TOOL_LOOP
+    order: int = Order.TOOL_LOOP
     is_tool_loop = True
 
     def __init__(
@@ -165,9 +165,7 @@ class ToolCallingAdvisor(Advisor):
             response = await self.finalize_loop(response, state) or response
         return response
 
-    async def _run(
-        self, request: ChatRequest, state: LoopState, turn: Turn, call_next: ChatNext
-    ) -> ChatResponse[Any]:
+    async def _run(self, request: ChatRequest, state: LoopState, turn: Turn, call_next: ChatNext) -> ChatResponse[Any]:
         while True:
             sent, response = await self._ask(request, state, turn, call_next)
             calls = response.tool_calls
@@ -189,9 +187,7 @@ class ToolCallingAdvisor(Advisor):
             response = with_unique_ids(response, turn)
             calls = response.tool_calls
             turn.ledger.rounds += 1
-            results = await run_calls(
-                sent, calls, tools, concurrency=self.concurrency, error_detail=self.error_detail
-            )
+            results = await run_calls(sent, calls, tools, concurrency=self.concurrency, error_detail=self.error_detail)
             state.repeats.record(calls, results)
             state.results = tuple(results)
             messages = [self._message(result, tool) for result, tool in zip(results, tools, strict=True)]
@@ -330,9 +326,7 @@ class ToolCallingAdvisor(Advisor):
     ) -> None:
         if request.streaming:
             text, calls = response.text, len(response.tool_calls)
-            await request.emit(
-                RoundFinished(text, calls, path=turn.path, round=state.round, attempt=turn.attempt)
-            )
+            await request.emit(RoundFinished(text, calls, path=turn.path, round=state.round, attempt=turn.attempt))
 
 
 _own = ToolCallingAdvisor

@@ -165,9 +165,7 @@ async def _observed(
     logger.debug("turn %s round %d: tool %s%s starts", turn.id, round, call.name, mark)
     if request.streaming:
         title = tool.title or None
-        await request.emit(
-            ToolStarted(call, title, direct, path=turn.path, round=round, attempt=turn.attempt)
-        )
+        await request.emit(ToolStarted(call, title, direct, path=turn.path, round=round, attempt=turn.attempt))
     result = ToolResult.error("The call was cancelled.", failure={"exception": "Cancelled"})
     result = result.stamped(call.id, call.name, direct, tool.source, tool.trusted)
     try:
@@ -182,7 +180,5 @@ async def _observed(
             import anyio
 
             with anyio.CancelScope(shield=True):
-                await request.emit(
-                    ToolFinished(result, seconds, path=turn.path, round=round, attempt=turn.attempt)
-                )
+                await request.emit(ToolFinished(result, seconds, path=turn.path, round=round, attempt=turn.attempt))
     return result

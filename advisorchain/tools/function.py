@@ -56,7 +56,7 @@ class ModelArguments:
         Raises:
             ToolArgumentsError: says field by field what is wrong.
         """
-        values = self.instance(tool, arguments).__dict__
+        values: dict[str, Any] = self.instance(tool, arguments).__dict__  # pyright: ignore[reportAssignmentType]
         if self._renamed is not None:
             return {self._renamed.get(name, name): value for name, value in values.items()}
         return values
@@ -98,7 +98,7 @@ class FunctionTool(Tool):
     def __init__(self, fn: Any, settings: Mapping[str, Any]) -> None:
         bound = isinstance(fn, classmethod)
         fn = fn.__func__ if isinstance(fn, classmethod | staticmethod) else fn
-        name = settings.get("name") or getattr(fn, "__name__", type(fn).__name__)
+        name = str(settings.get("name") or getattr(fn, "__name__", type(fn).__name__))
         origin = f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', type(fn).__qualname__)}"
         signature = _Signature(fn, origin)
         doc = _parse_docstring(inspect.getdoc(fn) if inspect.isroutine(fn) else getattr(fn, "__doc__", None))
@@ -142,7 +142,7 @@ class FunctionTool(Tool):
             obj = self._self
             if obj is None:
                 raise ConfigurationError(
-                    f"Tool {self.name!r} is a method of {self.origin.rpartition('.')[0]}: pass an instance of the class."
+                    f"Tool {self.name!r} is a method: pass an instance of {self.origin.rpartition('.')[0]} as the tool."
                 )
             if self._is_async:
                 return await fn(obj, **arguments)
@@ -219,7 +219,7 @@ class SchemaTool(Tool):
 
 
 def _is_async(fn: Any) -> bool:
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004
 
 
 async def _call_handler(name: str, handler: Callable[..., Any], argument: Any) -> Any:
@@ -279,15 +279,13 @@ class _Signature:
 
     def _field(self, parameter: inspect.Parameter, hint: Any, description: str | None) -> Any:
         field = FieldInfo.from_annotation(hint) if hint is not Any else Field()
-        annotation: Any = Annotated[hint, Field(description=description)] if description and not field.description else hint
+        told = description if not field.description else None
+        annotation: Any = Annotated[hint, Field(description=told)] if told else hint
+        annotation = Annotated[annotation, Field(alias=parameter.name)]
         if parameter.default is not parameter.empty:
-            default = parameter.default
-            if isinstance(default, FieldInfo):  # def f(x: int = Field(ge=0))
-                return Annotated[annotation, Field(alias=parameter.name)], default
-            return Annotated[annotation, Field(alias=parameter.name)], default
-        if type(None) in typing.get_args(hint) and field.is_required():  # X | None is optional
-            return Annotated[annotation, Field(alias=parameter.name)], None
-        return Annotated[annotation, Field(alias=parameter.name)], ...
+            return annotation, parameter.default
+        optional = type(None) in typing.get_args(hint) and field.is_required()  # X | None needs no value
+        return annotation, None if optional else ...
 
     def _check(self, parameter: inspect.Parameter, hint: Any) -> None:
         try:
@@ -353,7 +351,9 @@ def _parse_docstring(text: str | None) -> _Docstring:
     return _Docstring(description, {p.arg_name: p.description or "" for p in parsed.params})
 
 
-_SECTION = re.compile(r"^\s*(?:(?:Args|Arguments|Parameters|Params|Returns|Raises|Yields)\s*:?\s*$|:param|:return|@param)", re.M)
+_SECTION = re.compile(
+    r"^\s*(?:(?:Args|Arguments|Parameters|Params|Returns|Raises|Yields)\s*:?\s*$|:param|:return|@param)", re.M
+)
 
 
 @overload

@@ -55,8 +55,7 @@ class Repeats:
     def record(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
         """Note a round's calls and results."""
         found = [
-            (call.name, str(call.arguments), hash(result.content))
-            for call, result in zip(calls, results, strict=True)
+            (call.name, str(call.arguments), hash(result.content)) for call, result in zip(calls, results, strict=True)
         ]
         if any(pair not in self._counts for pair in found):
             self._counts = dict.fromkeys(self._counts, 0)

@@ -88,7 +88,7 @@ class ToolSources:
             else:
                 self._items.extend(_static_tools(item))
         self._registries = [item for item in self._items if isinstance(item, ToolRegistry)]
-        self.tools  # duplicates are an error here, not at the first call
+        _ = self.tools  # duplicates are an error here, not at the first call
 
     @property
     def tools(self) -> ToolSet:

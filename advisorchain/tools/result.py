@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from ..exchange import ToolResult
+from ..invocation import ToolResult
 from ..messages import AudioPart, FilePart, ImagePart, ProviderPart, ReasoningPart, TextPart, UnknownPart
 
 MAX_RESULT_CHARS = 100_000

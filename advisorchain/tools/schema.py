@@ -1,4 +1,4 @@
-"""Arguments described by a JSON schema: parsed, then validated with ``jsonschema`` (or the faster ``jsonschema_rs``)."""
+"""Arguments described by a JSON schema: parsed, then validated with ``jsonschema`` or the faster ``jsonschema_rs``."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ def parse_arguments(tool: str, arguments: dict[str, Any] | str | None) -> dict[s
             f"The arguments of tool {tool!r} are not valid JSON ({str(exc)[:200]}). Send one JSON object."
         ) from None
     if not isinstance(parsed, dict):
-        raise ToolArgumentsError(
-            f"The arguments of tool {tool!r} must be one JSON object, not {_json_type(parsed)}."
-        )
+        raise ToolArgumentsError(f"The arguments of tool {tool!r} must be one JSON object, not {_json_type(parsed)}.")
     return parsed
 
 
@@ -84,9 +82,9 @@ def _compile(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], list[str]]
         fast: Any = jsonschema_rs.validator_for(dict(schema))
     except Exception:  # not installed, or stricter about the schema than jsonschema is
         fast = None
-    import jsonschema
+    from jsonschema.validators import Draft202012Validator, validator_for
 
-    validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
+    validator = validator_for(schema, default=Draft202012Validator)(schema)
 
     def problems(arguments: dict[str, Any]) -> list[str]:
         if fast is not None and fast.is_valid(arguments):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import inspect
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
 from ..context import Context
 from ..errors import ConfigurationError
-from ..exchange import RETURN_DIRECT, ChatRequest, ToolInvocation, ToolResult
+from ..exchange import RETURN_DIRECT, ChatRequest
+from ..invocation import ToolInvocation, ToolResult
 from ..messages import ToolCall
 from .result import convert_result
 from .schema import SchemaArguments
@@ -97,7 +99,6 @@ class Tool:
     name: str = ""
     title: str = ""
     description: str = ""
-    type: Literal["function"] | str = "function"
     input_schema: Mapping[str, Any] = {"type": "object", "properties": {}}
     output_schema: Mapping[str, Any] | None = None
     meta: Mapping[str, Any] = {}
@@ -116,7 +117,8 @@ class Tool:
     source: str = "local"
     trusted: bool = True
     origin: str = ""
-    Arguments: type[BaseModel] | None = None
+    Arguments: builtins.type[BaseModel] | None = None
+    type: str = "function"
 
     _SETTINGS = frozenset({
         "name", "title", "description", "type", "output_schema", "meta", "tags", "return_direct", "read_only",
@@ -137,7 +139,9 @@ class Tool:
         if not self.name:
             raise ConfigurationError(f"{type(self).__name__} has no name; set name.")
         if not inspect.iscoroutinefunction(self.handle):
-            raise ConfigurationError(f"{type(self).__name__}.handle must be async def handle(self, arguments, context).")
+            raise ConfigurationError(
+                f"{type(self).__name__}.handle must be async def handle(self, arguments, context)."
+            )
         if not self.origin:
             self._set(origin=f"{type(self).__module__}.{type(self).__qualname__}")
         self._complete()
@@ -262,7 +266,7 @@ class Tool:
         return ToolRegistry(tools_of(obj))
 
     @staticmethod
-    def from_model(model: type[BaseModel], handler: Callable[..., Any], **settings: Any) -> Tool:
+    def from_model(model: builtins.type[BaseModel], handler: Callable[..., Any], **settings: Any) -> Tool:
         """A tool whose arguments are a pydantic model: ``handler(model_instance)``, sync or async.
 
         The name defaults to the model's in snake_case, the description to its docstring.
