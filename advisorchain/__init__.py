@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .advisor import Advisor, FunctionAdvisor, chat_advisor, tool_advisor
+from .advisor import Advisor
 from .chain import AdvisorChain
 from .client import ChatClient
 from .context import Context, ContextKey, Ledger, Turn, TurnEnd
@@ -36,6 +36,7 @@ from .events import (
     ToolStarted,
 )
 from .exchange import ChatNext, ChatRequest, ChatResponse, Emit, StopReason, Tap, ToolNext, ToolSet
+from .function_advisor import FunctionAdvisor, chat_advisor, tool_advisor
 from .invocation import ToolInvocation, ToolResult
 from .messages import (
     AssistantMessage,

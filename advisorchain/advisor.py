@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Literal
 
 from .exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
@@ -57,42 +56,3 @@ class Advisor:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} order={getattr(self, 'order', None)}>"
-
-
-class FunctionAdvisor(Advisor):
-    """An advisor made of one function; see `chat_advisor` and `tool_advisor`."""
-
-    def __init__(
-        self,
-        *,
-        order: int,
-        name: str,
-        streams: Literal["pass", "hold"] = "pass",
-        advise: Callable[[ChatRequest, ChatNext], Awaitable[ChatResponse[Any]]] | None = None,
-        advise_tool: Callable[[ToolInvocation, ToolNext], Awaitable[ToolResult]] | None = None,
-    ) -> None:
-        self.order = order
-        self.name = name
-        self.streams = streams
-        if advise is not None:
-            self.advise = advise  # type: ignore[method-assign, assignment]
-        if advise_tool is not None:
-            self.advise_tool = advise_tool  # type: ignore[method-assign, assignment]
-
-
-def chat_advisor(
-    *, order: int, name: str | None = None, streams: Literal["pass", "hold"] = "pass"
-) -> Callable[[Callable[[ChatRequest, ChatNext], Awaitable[ChatResponse[Any]]]], FunctionAdvisor]:
-    """Make an advisor of an async function of ``(request, call_next)``; the name defaults to the function's."""
-    return lambda fn: FunctionAdvisor(
-        order=order, name=name or str(getattr(fn, "__name__", "chat_advisor")), streams=streams, advise=fn
-    )
-
-
-def tool_advisor(
-    *, order: int, name: str | None = None
-) -> Callable[[Callable[[ToolInvocation, ToolNext], Awaitable[ToolResult]]], FunctionAdvisor]:
-    """Make an advisor of an async function of ``(invocation, call_next)``; the name defaults to the function's."""
-    return lambda fn: FunctionAdvisor(
-        order=order, name=name or str(getattr(fn, "__name__", "tool_advisor")), advise_tool=fn
-    )

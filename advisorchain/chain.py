@@ -48,24 +48,33 @@ def _overridden(advisor: Any, name: str, default: Any) -> Any:
     return None if method is None or getattr(method, "__func__", None) is default else method
 
 
+def model_name(model: Any) -> str:
+    """The model's name; of a plain function its own."""
+    return str(getattr(model, "name", None) or getattr(model, "__name__", None) or type(model).__name__)
+
+
 class ModelCall:
     """The innermost part of a chain: calls the model, keeps the ledger, starts a streamed attempt."""
 
-    __slots__ = ("model",)
+    __slots__ = ("model", "_native_output", "_keeps_ledger")
 
     def __init__(self, model: ChatNext) -> None:
         self.model = model
+        self._native_output = bool(getattr(model, "native_output", False))
+        self._keeps_ledger = bool(getattr(model, "keeps_ledger", False))  # a sub-agent: its calls are counted already
 
     async def __call__(self, request: ChatRequest) -> ChatResponse[Any]:
         """Call the model; the response knows the request that the model saw."""
-        model = request.model or self.model
-        if request.output is not None and not getattr(model, "native_output", False):
+        if request.model is not None:
+            return await ModelCall(request.model)(request.replace(model=None))
+        model = self.model
+        if request.output is not None and not self._native_output:
             request = request.with_instruction(request.output.instruction())
         if request.streaming:
             request = request.replace(emit=await start_attempt(request))
         turn = request.context.turn
         debug = logger.isEnabledFor(logging.DEBUG)
-        name, start = getattr(model, "name", "model"), turn.runtime.clock() if debug else 0.0
+        name, start = model_name(model), turn.runtime.clock() if debug else 0.0
         if debug:
             logger.debug("turn %s round %d: model %s starts", turn.id, request.round or turn.round, name)
         response = await model(request)
@@ -77,11 +86,11 @@ class ModelCall:
                 turn.id, request.round or turn.round, name, turn.runtime.clock() - start, response.stop_reason,
                 len(response.message.tool_calls),
             )  # fmt: skip
-        ledger = turn.ledger
-        if not getattr(model, "keeps_ledger", False):  # a sub-agent's calls are in the ledger already
-            ledger.add_usage(response.usage)
-        for call in response.message.tool_calls:
-            ledger.offers[call.id] = request
+        if not self._keeps_ledger:
+            turn.ledger.add_usage(response.usage)
+        if request.offers is not None:
+            for call in response.message.tool_calls:
+                request.offers[call.id] = (request.tools, request.options)
         return response.replace(request=request)
 
 
@@ -89,7 +98,9 @@ def _link(advise: Advise, call_next: ChatNext) -> ChatNext:
     return lambda request: advise(request, call_next)
 
 
-def _link_tool(advise_tool: AdviseTool, call_next: ToolNext) -> ToolNext:
+def _link_tool(advise_tool: AdviseTool, call_next: ToolNext, hold: bool) -> ToolNext:
+    if hold:
+        return lambda invocation: advise_tool(invocation.replace(request=invocation.request.muted()), call_next)
     return lambda invocation: advise_tool(invocation, call_next)
 
 
@@ -124,11 +135,11 @@ class AdvisorChain:
         self.model = model
         chat: ChatNext = ModelCall(model)
         for entry in reversed(self.entries):
+            hold = getattr(entry.advisor, "streams", "pass") == "hold"
             if entry.advise is not None:
-                hold = getattr(entry.advisor, "streams", "pass") == "hold"
                 chat = (_link_hold if hold else _link)(entry.advise, chat)
             if entry.advise_tool is not None:
-                tool = _link_tool(entry.advise_tool, tool)
+                tool = _link_tool(entry.advise_tool, tool, hold)
         self._chat = chat
         self._tool = tool
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
 from typing_extensions import TypeForm, TypeVar
 
@@ -22,9 +22,13 @@ from .runtime import Runtime
 from .stream import ChatStream, Outlet
 from .sub_agent import ClientModel, ClientTool
 from .tool_execution import ToolExecution, execute_tools
+from .tools.batch import with_unique_ids
+from .tools.definition import Tool, ToolProvider
 from .tools.execution import run_tool
-from .tools.registry import ToolSources
-from .tools.tool import Tool, ToolProvider
+from .tools.registry import ToolSources, provided_tools
+
+if TYPE_CHECKING:
+    from .sync import SyncStream
 
 T = TypeVar("T", default=str)
 
@@ -87,7 +91,7 @@ class ChatClient:
             )
         self.model = model
         self.name = name
-        self._advisors = list(advisors)
+        self._advisors = _listed(advisors)
         self._sources = ToolSources(tools)
         self._system = system
         self._system_message = SystemMessage(content=system) if system is not None else None
@@ -163,7 +167,7 @@ class ChatClient:
 
         return run_sync(lambda: self.call(prompt, **settings))
 
-    def stream_sync(self, prompt: Prompt, **settings: Any) -> Any:
+    def stream_sync(self, prompt: Prompt, **settings: Any) -> SyncStream:
         """`stream` for sync code: ``with client.stream_sync(...) as stream: for event in stream: ...``."""
         from .sync import SyncStream
 
@@ -230,13 +234,13 @@ class ChatClient:
         return with_tools(self.chain.explain(), self._sources.tools, self._return_direct).format(format)
 
     def _chain(self, tool_loop: bool, extra: Iterable[Any] | None) -> AdvisorChain:
-        if not extra:
+        if extra is None or extra == ():
             chain = self._chains.get(tool_loop)
             if chain is None:
                 advisors = _with_loop(self._advisors, tool_loop)
                 chain = self._chains[tool_loop] = AdvisorChain(advisors, self.model, tool=run_tool)
             return chain
-        advisors = _with_loop([*self._advisors, *extra], tool_loop)
+        advisors = _with_loop([*self._advisors, *_listed(extra)], tool_loop)
         return AdvisorChain(advisors, self.model, tool=run_tool)
 
     # One turn --------------------------------------------------------------------------------------------------------
@@ -266,7 +270,7 @@ class ChatClient:
         else:
             messages, turn_id = messages_of(prompt)
             call_ids = check_pairing(messages)
-        overrides = {**self._return_direct, **(return_direct or {})}
+        overrides = {**self._return_direct, **return_direct} if return_direct else self._return_direct
         if parent is None:
             turn = Turn(self._runtime, id=turn_id, messages=messages, call_ids=call_ids)
             shared = Context(turn, dict(context) if context else None)
@@ -294,8 +298,9 @@ class ChatClient:
             context=shared,
             execute=chain.execute,
             options=self._options if options is None else ChatOptions.of(options).over(self._options),
-            output=None if output_type is None else output_type_of(output_type),
+            output=None if output_type is None or output_type is str else output_type_of(output_type),
             conversation_id=conversation_id,
+            offers={},
         )
         return _Prepared(chain, request, providers)
 
@@ -321,7 +326,9 @@ class ChatClient:
             ledger = turn.ledger
             if response.usage is not ledger.usage:
                 response = response.replace(usage=ledger.usage)
-            if request.output is not None and not response.tool_calls:
+            if response.message.tool_calls and response.tool_calls:  # left to the caller, who finds them by id
+                response = with_unique_ids(response, turn)
+            elif request.output is not None:
                 response = response.replace(output=request.output.validate(response.text))
             if outlet is not None:
                 await outlet.settle(response.text)
@@ -333,6 +340,7 @@ class ChatClient:
                 )  # fmt: skip
             await turn.end(None, error)
             raise
+        turn.transcript = list(response.new_messages)
         await turn.end(response, None)
         if debug:
             logger.debug(
@@ -358,8 +366,14 @@ async def _with_provided_tools(request: ChatRequest, providers: Sequence[ToolPro
     """Ask the tool providers, once per turn."""
     found = list(request.tools)
     for provider in providers:
-        found.extend(await provider.tools(request))
+        found.extend(await provided_tools(provider, request))
     return request.replace(tools=ToolSet(found))
+
+
+def _listed(advisors: Any) -> list[Any]:
+    if isinstance(advisors, str) or not isinstance(advisors, Iterable):
+        raise ConfigurationError(f"advisors= takes a list, for example advisors=[{advisors!r}].")
+    return list(advisors)
 
 
 def _with_loop(advisors: list[Any], tool_loop: bool) -> list[Any]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from .messages import Message, Usage
 from .runtime import Runtime
+from .shield import run_shielded
 
 if TYPE_CHECKING:
-    from .exchange import ChatRequest, ChatResponse
+    from .exchange import ChatResponse
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -21,6 +22,7 @@ D = TypeVar("D")
 logger = logging.getLogger("advisorchain")
 
 _MISSING: Any = object()
+_NOTHING_USED = Usage()
 
 
 class ContextKey(Generic[T]):
@@ -47,17 +49,15 @@ class ContextKey(Generic[T]):
 class Ledger:
     """What a turn has spent, written where it is spent; a sub-agent's ledger also adds to its parent's."""
 
-    __slots__ = ("usage", "model_calls", "tool_calls", "calls_by_tool", "rounds", "started", "offers", "_parent")
+    __slots__ = ("usage", "model_calls", "tool_calls", "calls_by_tool", "rounds", "started", "_parent")
 
     def __init__(self, started: float, parent: Ledger | None = None) -> None:
-        self.usage = Usage()
+        self.usage = _NOTHING_USED
         self.model_calls = 0
         self.tool_calls = 0
         self.calls_by_tool: dict[str, int] = {}
         self.rounds = 0
         self.started = started
-        self.offers: dict[str, ChatRequest] = {}
-        """By call id: the request whose answer made the call. Written by the terminal, so no advisor can forge it."""
         self._parent = parent
 
     def add_usage(self, usage: Usage | None) -> None:
@@ -136,11 +136,11 @@ class Turn:
         callbacks = self._callbacks
         if callbacks is None:
             return
-        import anyio
-
         end = TurnEnd(response, error, (*self.messages, *self.transcript))
         failure: Exception | None = None
-        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + TURN_END_SECONDS) as scope:
+
+        async def run() -> None:
+            nonlocal end, failure
             while callbacks:
                 callback = callbacks.pop()
                 try:
@@ -151,12 +151,12 @@ class Turn:
                         end = TurnEnd(None, exc, end.messages)
                     else:
                         logger.exception("A callback at the end of turn %s failed", self.id)
-        if scope.cancelled_caught:
-            logger.error(
-                "The callbacks at the end of turn %s took over %s s and were cancelled", self.id, TURN_END_SECONDS
-            )
+
+        if not await run_shielded(run, TURN_END_SECONDS):
+            text = f"The callbacks at the end of turn {self.id} took over {TURN_END_SECONDS:g} s and were cancelled."
+            logger.error(text)
             if error is None and failure is None:
-                failure = TimeoutError(f"the callbacks at the end of the turn took over {TURN_END_SECONDS} s")
+                failure = TimeoutError(text)
         if failure is not None:
             raise failure
 

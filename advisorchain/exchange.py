@@ -20,7 +20,7 @@ from .options import NO_OPTIONS, ChatOptions
 from .output import OutputType
 
 if TYPE_CHECKING:
-    from .tools.tool import Tool
+    from .tools.definition import Tool
 
 T = TypeVar("T", default=str)
 
@@ -34,6 +34,9 @@ Tap: TypeAlias = Callable[[Event, Emit], Awaitable[None]]
 """Sees an event on its way out: pass it on with ``await emit(event)``, change it, or drop it."""
 StopReason: TypeAlias = Literal["final", "return_direct", "limit", "length", "filtered", "refused", "suspended"]
 """Why a turn ended."""
+
+Offers: TypeAlias = "dict[str, tuple[ToolSet, ChatOptions]]"
+"""By call id: what the model was offered when it made the call."""
 
 RETURN_DIRECT = ContextKey[Mapping[str, bool]]("advisorchain.return_direct")
 """Overrides of tools' ``return_direct`` by name, of the call over those of the client."""
@@ -118,11 +121,14 @@ class ChatRequest:
         emit: ``await request.emit(event)`` hands an event to the stream; does nothing under ``call``.
         streaming: whether anyone listens.
         execute: runs one tool invocation through the tool advisors.
+        steering: where the running loop collects the messages of `steer`.
+        offers: by call id: the tools and options of the request whose answer made the call. Written by the terminal
+            model call, so that no advisor can forge what was offered; a loop gives every round its own.
     """
 
     __slots__ = (
         "messages", "tools", "options", "output", "conversation_id", "context", "model", "tool_results", "round",
-        "emit", "streaming", "execute", "steering",
+        "emit", "streaming", "execute", "steering", "offers",
     )  # fmt: skip
 
     def __init__(
@@ -141,6 +147,7 @@ class ChatRequest:
         emit: Emit = discard,
         streaming: bool = False,
         steering: list[Message] | None = None,
+        offers: Offers | None = None,
     ) -> None:
         self.messages = messages
         self.tools = tools
@@ -155,6 +162,7 @@ class ChatRequest:
         self.streaming = streaming
         self.execute = execute
         self.steering = steering
+        self.offers = offers
 
     def replace(
         self,
@@ -172,6 +180,7 @@ class ChatRequest:
         streaming: bool = _KEEP,
         execute: ToolNext = _KEEP,
         steering: list[Message] | None = _KEEP,
+        offers: Offers | None = _KEEP,
     ) -> ChatRequest:
         """A copy with some attributes changed; ``messages`` and ``tools`` take any iterable."""
         new = _new_request(ChatRequest)
@@ -188,6 +197,7 @@ class ChatRequest:
         new.streaming = self.streaming if streaming is _KEEP else streaming
         new.execute = self.execute if execute is _KEEP else execute
         new.steering = self.steering if steering is _KEEP else steering
+        new.offers = self.offers if offers is _KEEP else offers
         return new
 
     @property
@@ -313,9 +323,10 @@ class ChatResponse(Generic[T]):
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The calls that the client must run (server-side calls left out)."""
         calls = self.message.tool_calls
-        if not calls:
-            return ()
-        return tuple([call for call in calls if call.executed_by == "client"])
+        for call in calls:
+            if call.executed_by != "client":
+                return tuple([call for call in calls if call.executed_by == "client"])
+        return calls
 
     @property
     def output(self) -> T:

@@ -11,7 +11,7 @@ from .order import Order
 
 if TYPE_CHECKING:
     from .chain import AdvisorChain
-    from .tools.tool import Tool
+    from .tools.definition import Tool
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,9 @@ def explain_chain(chain: AdvisorChain) -> ChainExplanation:
         rows.append(AdvisorRow(entry.name, entry.order, type(advisor).__name__, position, entry.wraps, streams))
         if entry is loop:
             position = "inside"
-    model = getattr(chain.model, "name", None) or type(chain.model).__name__
-    return ChainExplanation(tuple(rows), model)
+    from .chain import model_name
+
+    return ChainExplanation(tuple(rows), model_name(chain.model))
 
 
 def with_tools(

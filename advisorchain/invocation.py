@@ -11,7 +11,7 @@ from .messages import Part, TextPart, ToolCall, ToolMessage
 
 if TYPE_CHECKING:
     from .exchange import ChatRequest
-    from .tools.tool import Tool
+    from .tools.definition import Tool
 
 _KEEP: Any = object()
 
@@ -26,13 +26,26 @@ class ToolInvocation:
         round: the round that runs it.
     """
 
-    __slots__ = ("call", "tool", "request", "round")
+    __slots__ = ("call", "tool", "request", "round", "_arguments")
 
     def __init__(self, call: ToolCall, tool: Tool, request: ChatRequest, round: int = 0) -> None:
         self.call = call
         self.tool = tool
         self.request = request
         self.round = round
+        self._arguments: Any = _KEEP
+
+    @property
+    def arguments(self) -> Any:
+        """The call's arguments, checked and converted by the tool: a dict, or the model instance of `Tool.from_model`.
+
+        Raises:
+            ToolArgumentsError: they are malformed or invalid; says field by field what is wrong.
+        """
+        arguments = self._arguments
+        if arguments is _KEEP:
+            arguments = self._arguments = self.tool.validate(self.call.arguments)
+        return arguments
 
     @property
     def context(self) -> Context:
@@ -88,6 +101,8 @@ class ToolResult:
         failure: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
+        if not isinstance(content, str):
+            raise TypeError(f"the content of a ToolResult is a text, not {type(content).__name__}; see artifact=")
         self.content = content
         self.parts = parts
         self._structured = structured
@@ -151,6 +166,8 @@ class ToolResult:
         return self._message(text)
 
     def _message(self, content: str | tuple[Part, ...]) -> ToolMessage:
+        if not self.is_error and self.trusted and self.source == "local":  # defaults are cheaper left out
+            return ToolMessage(content=content, call_id=self.call_id, name=self.name)
         return ToolMessage(
             content=content,
             call_id=self.call_id,

@@ -1,17 +1,17 @@
 """Messages and their content parts: frozen pydantic models, lossless through JSON.
 
-``Message`` is a union discriminated by ``role``, ``Part`` one discriminated by ``kind``. Roles and kinds that this
+``Message`` is a union discriminated by ``role``, ``Part`` one by ``kind``. Roles and kinds that this
 version does not know survive a round trip as ``UnknownMessage`` and ``UnknownPart``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 
 from .errors import TranscriptError
 from .runtime import new_id
@@ -84,25 +84,18 @@ class UnknownPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
     kind: str
 
+    @field_validator("kind")
+    @classmethod
+    def _is_unknown(cls, kind: str) -> str:
+        if kind in {"text", "image", "audio", "file", "reasoning", "provider"}:
+            raise ValueError("this kind is known, and has other fields")
+        return kind
 
-def _tag(attribute: str, known: frozenset[str]) -> Discriminator:
-    def tag(value: Any) -> str:
-        name = value.get(attribute) if isinstance(value, Mapping) else getattr(value, attribute, None)
-        return name if name in known else "unknown"
 
-    return Discriminator(tag)
-
-
-Part: TypeAlias = Annotated[
-    Annotated[TextPart, Tag("text")]
-    | Annotated[ImagePart, Tag("image")]
-    | Annotated[AudioPart, Tag("audio")]
-    | Annotated[FilePart, Tag("file")]
-    | Annotated[ReasoningPart, Tag("reasoning")]
-    | Annotated[ProviderPart, Tag("provider")]
-    | Annotated[UnknownPart, Tag("unknown")],
-    _tag("kind", frozenset({"text", "image", "audio", "file", "reasoning", "provider"})),
+KnownPart: TypeAlias = Annotated[
+    TextPart | ImagePart | AudioPart | FilePart | ReasoningPart | ProviderPart, Field(discriminator="kind")
 ]
+Part: TypeAlias = KnownPart | UnknownPart
 
 Content: TypeAlias = str | tuple[Part, ...]
 
@@ -237,15 +230,18 @@ class UnknownMessage(BaseModel):
     id: str = Field(default_factory=new_id)
     text: str = ""
 
+    @field_validator("role")
+    @classmethod
+    def _is_unknown(cls, role: str) -> str:
+        if role in {"system", "user", "assistant", "tool"}:
+            raise ValueError("this role is known, and has other fields")
+        return role
 
-Message: TypeAlias = Annotated[
-    Annotated[SystemMessage, Tag("system")]
-    | Annotated[UserMessage, Tag("user")]
-    | Annotated[AssistantMessage, Tag("assistant")]
-    | Annotated[ToolMessage, Tag("tool")]
-    | Annotated[UnknownMessage, Tag("unknown")],
-    _tag("role", frozenset({"system", "user", "assistant", "tool"})),
+
+KnownMessage: TypeAlias = Annotated[
+    SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")
 ]
+Message: TypeAlias = KnownMessage | UnknownMessage
 
 
 @lru_cache(maxsize=1)
@@ -267,7 +263,7 @@ def load_messages(text: str | bytes) -> tuple[Message, ...]:
     return _adapter().validate_json(text)
 
 
-def check_pairing(messages: Iterable[Message]) -> set[str]:
+def check_pairing(messages: Sequence[Message]) -> set[str]:
     """Check that every tool call is answered exactly once, after it and before anyone else speaks.
 
     Returns:
@@ -277,6 +273,8 @@ def check_pairing(messages: Iterable[Message]) -> set[str]:
         TranscriptError: names the calls without a result, or the results without a call.
     """
     seen: set[str] = set()
+    if not [m for m in messages if type(m) is ToolMessage or (type(m) is AssistantMessage and m.tool_calls)]:
+        return seen  # most histories hold no tool calls
     open_calls: dict[str, str] = {}
     for message in messages:
         kind = type(message)
@@ -292,8 +290,11 @@ def check_pairing(messages: Iterable[Message]) -> set[str]:
             break
         if kind is AssistantMessage and message.tool_calls:  # type: ignore[union-attr]
             for call in message.tool_calls:  # type: ignore[union-attr]
-                if call.executed_by == "client":
-                    open_calls[call.id] = call.name
+                if call.executed_by != "client":
+                    continue
+                if call.id in open_calls:
+                    raise TranscriptError(f"An assistant message has two tool calls of the id {call.id!r}.")
+                open_calls[call.id] = call.name
             seen.update(open_calls)
     if open_calls:
         calls = ", ".join(f"{call_id!r} ({name})" for call_id, name in open_calls.items())

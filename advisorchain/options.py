@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -48,7 +47,7 @@ class ChatOptions(BaseModel):
 
     def replace(self, **changes: Any) -> ChatOptions:
         """A copy with some options changed; the changes are validated."""
-        return ChatOptions(**{**self.model_dump(exclude_unset=True), **changes})
+        return ChatOptions(**{**{name: getattr(self, name) for name in self.model_fields_set}, **changes})
 
     def over(self, defaults: ChatOptions) -> ChatOptions:
         """These options, and the defaults' where these are silent; ``extra`` is merged key by key."""
@@ -79,6 +78,8 @@ class ChatOptions(BaseModel):
             for error in exc.errors(include_url=False, include_input=False):
                 name = ".".join(map(str, error["loc"]))
                 if error["type"] == "extra_forbidden":
+                    import difflib
+
                     near = difflib.get_close_matches(name, cls.model_fields, 1)
                     hint = f"did you mean {near[0]!r}?" if near else "provider options go into extra={...}."
                     problems.append(f"{name}: unknown option; {hint}")

@@ -11,6 +11,8 @@ from .messages import AssistantMessage, Message, SystemMessage, ToolMessage, Unk
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
+_MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage, UnknownMessage)
+
 
 class Transcript(tuple[Message, ...]):
     """Messages that know the turn they belong to, so that the next call goes on with it.
@@ -34,12 +36,11 @@ def messages_of(prompt: Any) -> tuple[tuple[Message, ...], str | None]:
     Raises:
         ConfigurationError: the prompt is neither text nor messages.
     """
-    kinds = (SystemMessage, UserMessage, AssistantMessage, ToolMessage, UnknownMessage)
     if isinstance(prompt, str):
         return (UserMessage(content=prompt),), None
-    if isinstance(prompt, kinds):
+    if isinstance(prompt, _MESSAGES):
         return (prompt,), None
-    if isinstance(prompt, Sequence) and prompt and all(isinstance(message, kinds) for message in prompt):
+    if isinstance(prompt, Sequence) and prompt and all(issubclass(kind, _MESSAGES) for kind in set(map(type, prompt))):
         return tuple(prompt), getattr(prompt, "turn_id", None)
     raise ConfigurationError(
         f"A prompt is a text, a message, or a non-empty list of messages, not {type(prompt).__name__} "

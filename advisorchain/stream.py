@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
@@ -22,6 +21,7 @@ from .context import Turn
 from .errors import AdvisorChainError, ConfigurationError
 from .events import Event, Finished, Restarted, RoundStarted, TextDelta
 from .exchange import DONE, ChatRequest, ChatResponse, Emit
+from .shield import in_trio, run_shielded
 
 if TYPE_CHECKING:
     import anyio
@@ -51,6 +51,8 @@ async def start_attempt(request: ChatRequest) -> Emit:
     path, attempt = turn.path, turn.attempt
 
     def stamp(event: Event) -> Awaitable[None]:
+        if event.round:  # a sub-agent's, which is stamped already
+            return emit(event)
         event.path = path
         event.round = round
         event.attempt = attempt
@@ -58,6 +60,15 @@ async def start_attempt(request: ChatRequest) -> Emit:
         return emit(event)
 
     return stamp
+
+
+async def start_round(request: ChatRequest) -> None:
+    """Announce a round of the loop; a loop that is entered again withdraws what it has emitted before."""
+    turn = request.context.turn
+    turn.round = request.round
+    if turn.emitted_round >= request.round:
+        await start_attempt(request)
+    await request.emit(RoundStarted(path=turn.path, round=request.round, attempt=turn.attempt))
 
 
 async def emit_text(request: ChatRequest, text: str) -> None:
@@ -83,6 +94,8 @@ class Outlet:
         if event.round == 0:  # emitted by an advisor: nobody has stamped it
             event.round, event.attempt = turn.round, turn.attempt
             event.path = event.path or turn.path
+            if type(event) is TextDelta:
+                turn.emitted_round = turn.round
         if event.path is turn.path or event.path == turn.path:
             kind = type(event)
             if kind is TextDelta:
@@ -107,11 +120,6 @@ class Outlet:
             await self(Restarted(path=turn.path, round=turn.round, attempt=turn.attempt))
         if text:
             await self(TextDelta(text, path=turn.path, round=turn.round, attempt=turn.attempt))
-
-
-def _in_trio() -> bool:
-    trio = sys.modules.get("trio")
-    return trio is not None and bool(trio.lowlevel.in_trio_task())
 
 
 class ChatStream(Generic[T]):
@@ -148,7 +156,7 @@ class ChatStream(Generic[T]):
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
         context = contextvars.copy_context()
-        if _in_trio():
+        if in_trio():
             import trio
 
             trio.lowlevel.spawn_system_task(self._produce, name="advisorchain turn", context=context)
@@ -159,15 +167,11 @@ class ChatStream(Generic[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        import anyio
-
-        left_early = not self._done
-        if left_early:
+        if not self._done:
             self._scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await self._ended.wait()
+            await run_shielded(self._ended.wait)
         self._queue.clear()
-        unseen = self._error if not self._error_seen and error is None else None
+        unseen = self._error if not self._error_seen and error is not self._error else None
         if unseen is not None and not isinstance(unseen, asyncio.CancelledError):
             logger.error("A turn failed after its stream was left", exc_info=unseen)
 
@@ -195,7 +199,8 @@ class ChatStream(Generic[T]):
                 and last.attempt == event.attempt
                 and len(last.text) < MERGED_CHARACTERS
             ):
-                last.text += event.text
+                # A new event: taps may have kept the old one.
+                queue[-1] = TextDelta(last.text + event.text, path=last.path, round=last.round, attempt=last.attempt)
                 return DONE
         queue.append(event)
         if self._wake is not None:

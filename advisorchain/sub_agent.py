@@ -9,8 +9,8 @@ from .errors import ConfigurationError
 from .exchange import ChatRequest, ChatResponse
 from .invocation import ToolResult
 from .messages import AssistantMessage, Message
+from .tools.definition import Tool, ToolContext
 from .tools.schema import SchemaArguments
-from .tools.tool import Tool, ToolContext
 
 SUB_AGENT_TIMEOUT = 600.0
 """Seconds a sub-agent may take as a tool, unless its ``timeout`` says otherwise."""

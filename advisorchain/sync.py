@@ -67,15 +67,18 @@ def background_portal() -> BlockingPortal:
 def run_sync(fn: Callable[[], Awaitable[T]]) -> T:
     """Run ``await fn()`` on the background loop; Ctrl-C cancels it and waits until it has ended."""
 
+    ended = threading.Event()
+
     async def run() -> T:
-        return await fn()
+        try:
+            return await fn()
+        finally:
+            ended.set()
 
     future = background_portal().start_task_soon(run)
     try:
         return future.result()
     except KeyboardInterrupt:
-        ended = threading.Event()
-        future.add_done_callback(lambda _: ended.set())
         future.cancel()
         ended.wait()
         raise

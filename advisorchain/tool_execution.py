@@ -12,7 +12,7 @@ from .invocation import ToolResult
 from .messages import ToolCall, ToolMessage
 from .prompt import Transcript
 from .tools.batch import offered_tools, run_calls
-from .tools.result import MAX_RESULT_CHARS, trim
+from .tools.result import MAX_RESULT_CHARS, convert_result, trim
 
 NOT_EXECUTED = "Not executed: the application did not allow this call."
 """The result of a call that the caller left out."""
@@ -83,9 +83,7 @@ def _chosen(
 def _given(call: ToolCall, given: Mapping[str, Any], request: ChatRequest) -> ToolResult:
     """The caller's own result of a call; without one, an error result."""
     value = given.get(call.id)
-    result = value if isinstance(value, ToolResult) else None
-    if result is None:
-        result = ToolResult.error(NOT_EXECUTED) if value is None else ToolResult(str(value), artifact=value)
+    result = ToolResult.error(NOT_EXECUTED) if value is None else convert_result(value)
     (tool,) = offered_tools(request, [call])
     return result.stamped(call.id, call.name, tool.is_direct(request.context), tool.source, tool.trusted)
 

@@ -20,6 +20,7 @@ FLOORS = {
     # 0: plain data
     "errors": 0,
     "runtime": 0,
+    "shield": 0,
     "context": 0,
     "messages": 0,
     "options": 0,
@@ -33,6 +34,7 @@ FLOORS = {
     # 2: the mechanism
     "advisor": 2,
     "chain": 2,
+    "function_advisor": 2,
     "stream": 2,
     "explain": 2,
     # 3: what advisors use

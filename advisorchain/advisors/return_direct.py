@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Literal
 
 from ..advisor import Advisor
@@ -16,6 +17,7 @@ from ..order import Order
 
 logger = logging.getLogger("advisorchain")
 
+_RETURNS_DIRECT = attrgetter("return_direct")
 Policy = Literal["all", "any", "first"]
 
 _WHY_NOT = ContextKey[tuple[Turn, str]]("advisorchain.return_direct.why_not")
@@ -109,7 +111,10 @@ class ReturnDirectAdvisor(Advisor):
 
     def _why_not(self, results: Sequence[ToolResult], request: ChatRequest) -> str | None:
         """Why a round with a direct call goes back to the model; None when it had no direct call."""
-        overrides = request.context.get(RETURN_DIRECT) or {}
+        overrides = request.context.get(RETURN_DIRECT)
+        if not overrides and not any(map(_RETURNS_DIRECT, results)):
+            return None
+        overrides = overrides or {}
         reasons: list[str] = []
         wanted = False
         for result in results:

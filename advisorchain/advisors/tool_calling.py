@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..advisor import Advisor
 from ..context import Turn
 from ..errors import ConfigurationError, ToolLoopLimitError
-from ..events import RoundFinished, RoundStarted
+from ..events import RoundFinished
 from ..exchange import ChatNext, ChatRequest, ChatResponse, StopReason
 from ..invocation import ToolResult
 from ..messages import AssistantMessage, Message
 from ..order import Order
-from ..stream import emit_text
-from ..tools.batch import CONCURRENCY, offered_tools, offering_request, run_calls, with_unique_ids
+from ..shield import run_shielded
+from ..stream import emit_text, start_round
+from ..tools.batch import CONCURRENCY, offer_of, offered_tools, run_calls, with_unique_ids
+from ..tools.definition import Tool
 from ..tools.execution import ErrorDetail
 from ..tools.limits import Breach, Limit, LoopLimits, OnLimit, Repeats
 from ..tools.result import MAX_RESULT_CHARS, trim
-from ..tools.tool import Tool
 
 FINALIZE_SECONDS = 5.0
 """How long ``finalize_loop`` may take when the turn is cancelled."""
@@ -35,7 +37,7 @@ class LoopState:
         stopped: why `stop` was called, or None.
     """
 
-    __slots__ = ("round", "messages", "new_messages", "results", "stopped", "repeats", "cut_rounds", "steering")
+    __slots__ = ("round", "messages", "new_messages", "results", "stopped", "repeats", "refused_rounds", "steering")
 
     def __init__(self, messages: tuple[Message, ...]) -> None:
         self.round = 0
@@ -44,7 +46,7 @@ class LoopState:
         self.results: tuple[ToolResult, ...] = ()
         self.stopped: str | None = None
         self.repeats = Repeats()
-        self.cut_rounds = 0
+        self.refused_rounds = 0
         self.steering: list[Message] = []
 
     def stop(self, reason: str) -> None:
@@ -53,7 +55,7 @@ class LoopState:
 
     def append(self, *messages: Message) -> None:
         """Add messages to the transcript."""
-        self.messages = (*self.messages, *messages)
+        self.messages += messages
         self.new_messages.extend(messages)
 
 
@@ -155,12 +157,10 @@ class ToolCallingAdvisor(Advisor):
             response = await self._run(request, state, turn, call_next)
         except BaseException as error:
             if self._finalizes:
-                import anyio
-
-                with anyio.CancelScope(shield=True, deadline=anyio.current_time() + FINALIZE_SECONDS):
-                    await self.finalize_loop(error, state)
+                await run_shielded(partial(self.finalize_loop, error, state), FINALIZE_SECONDS)
             raise
-        await self._round_finished(request, response, state, turn)
+        if request.streaming:
+            await self._round_finished(request, response, state, turn)
         if self._finalizes:
             response = await self.finalize_loop(response, state) or response
         return response
@@ -175,7 +175,7 @@ class ToolCallingAdvisor(Advisor):
                 return self._finish(response, state, turn)
             refusal = self._refusal(sent, response, state)
             if refusal is not None:
-                if state.cut_rounds > 1:  # the retry was cut too
+                if state.refused_rounds > 1:  # the retry was no better
                     return self._finish(response, state, turn)
                 await self._refuse(sent, response, refusal, state, turn)
                 continue
@@ -191,22 +191,26 @@ class ToolCallingAdvisor(Advisor):
             state.repeats.record(calls, results)
             state.results = tuple(results)
             messages = [self._message(result, tool) for result, tool in zip(results, tools, strict=True)]
-            await self._close_round(sent, response, messages, state, turn)
+            self._close_round(response, messages, state, turn)
+            if sent.streaming:
+                await self._round_finished(sent, response, state, turn)
 
     async def _ask(
         self, request: ChatRequest, state: LoopState, turn: Turn, call_next: ChatNext
     ) -> tuple[ChatRequest, ChatResponse[Any]]:
         """One model call: the request as the loop sent it, and the answer."""
         state.round += 1
-        turn.round = state.round
-        turn.ledger.offers.clear()
         sent = request.replace(
-            messages=state.messages, tool_results=state.results, round=state.round, steering=state.steering
+            messages=state.messages,
+            tool_results=state.results,
+            round=state.round,
+            steering=state.steering,
+            offers={},
         )
         if self._hooked:
             sent = await self.before_round(sent, state)
         if sent.streaming:
-            await sent.emit(RoundStarted(path=turn.path, round=state.round, attempt=turn.attempt))
+            await start_round(sent)
         response = await call_next(sent)
         if not isinstance(response, ChatResponse):
             raise ConfigurationError(
@@ -224,12 +228,12 @@ class ToolCallingAdvisor(Advisor):
 
     def _refusal(self, sent: ChatRequest, response: ChatResponse[Any], state: LoopState) -> str | None:
         """Why the calls of this answer must not run, or None."""
+        state.refused_rounds += 1
         if response.stop_reason == "length":
-            state.cut_rounds += 1
             return "Not executed: the answer was cut at its length limit. Call again, with shorter arguments."
-        state.cut_rounds = 0
-        if offering_request(sent, response.tool_calls[0]).options.tool_choice == "none":
+        if offer_of(sent, response.tool_calls[0])[1].tool_choice == "none":
             return "Not executed: tools may not be called now. Answer without them."
+        state.refused_rounds = 0
         return None
 
     async def _refuse(
@@ -242,20 +246,16 @@ class ToolCallingAdvisor(Advisor):
             ToolResult.error(text).stamped(call.id, call.name, False, "local", True) for call in response.tool_calls
         ]
         state.results = tuple(results)
-        await self._close_round(sent, response, [result.message() for result in results], state, turn)
+        self._close_round(response, [result.message() for result in results], state, turn)
+        if sent.streaming:
+            await self._round_finished(sent, response, state, turn)
 
-    async def _close_round(
-        self,
-        sent: ChatRequest,
-        response: ChatResponse[Any],
-        results: Sequence[Message],
-        state: LoopState,
-        turn: Turn,
+    def _close_round(
+        self, response: ChatResponse[Any], results: Sequence[Message], state: LoopState, turn: Turn
     ) -> None:
         """Take a complete round into the transcript."""
         state.append(*response.new_messages, *results)
         turn.transcript = state.new_messages
-        await self._round_finished(sent, response, state, turn)
 
     async def _at_limit(
         self,
@@ -276,14 +276,13 @@ class ToolCallingAdvisor(Advisor):
             last = request.replace(options=request.options.replace(tool_choice="none"))
             state.results = ()
             _, response = await self._ask(last, state, turn, call_next)
-            if response.text or response.stop_reason != "final":
+            if response.text:
                 return self._finish(response, state, turn, "limit", reason)
         else:
             state.round += 1
-            turn.round = state.round
             response = ChatResponse(AssistantMessage(), request=sent)
             if sent.streaming:
-                await sent.emit(RoundStarted(path=turn.path, round=state.round, attempt=turn.attempt))
+                await start_round(sent.replace(round=state.round))
         response = response.replace(message=AssistantMessage(content=breach.message))
         if sent.streaming:
             await emit_text(sent.replace(round=state.round), breach.message)
@@ -324,9 +323,8 @@ class ToolCallingAdvisor(Advisor):
     async def _round_finished(
         self, request: ChatRequest, response: ChatResponse[Any], state: LoopState, turn: Turn
     ) -> None:
-        if request.streaming:
-            text, calls = response.text, len(response.tool_calls)
-            await request.emit(RoundFinished(text, calls, path=turn.path, round=state.round, attempt=turn.attempt))
+        text, calls = response.text, len(response.tool_calls)
+        await request.emit(RoundFinished(text, calls, path=turn.path, round=state.round, attempt=turn.attempt))
 
 
 _own = ToolCallingAdvisor

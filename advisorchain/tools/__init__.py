@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from .definition import Tool, ToolContext, ToolProvider
 from .function import tool
 from .registry import ToolRegistry
 from .result import MAX_RESULT_BYTES, MAX_RESULT_CHARS
 from .threads import abandoned_threads
-from .tool import Tool, ToolContext, ToolProvider
 
 __all__ = [
     "MAX_RESULT_BYTES",

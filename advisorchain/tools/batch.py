@@ -6,24 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..context import Turn
-from ..exchange import ChatRequest, ChatResponse
+from ..exchange import ChatRequest, ChatResponse, ToolSet
 from ..invocation import ToolResult
 from ..messages import ToolCall
+from ..options import ChatOptions
+from .definition import Tool
 from .execution import ErrorDetail, UnknownTool, run_call
-from .tool import Tool
 
 CONCURRENCY = 8
 """How many calls of one round run at once."""
 
 
-def offering_request(sent: ChatRequest, call: ToolCall) -> ChatRequest:
-    """The request whose answer made the call, as the terminal recorded it.
+def offer_of(sent: ChatRequest, call: ToolCall) -> tuple[ToolSet, ChatOptions]:
+    """The tools and options that the model had when it made the call, as the terminal recorded them.
 
-    For a call that an advisor made up: the last request that the model saw in this round, else ``sent``.
+    For a call that an advisor made up: those that the model last had in this round, else those of ``sent``.
     """
-    offers = sent.context.turn.ledger.offers
+    offers = sent.offers
     if not offers:
-        return sent
+        return sent.tools, sent.options
     return offers.get(call.id) or offers[next(reversed(offers))]
 
 
@@ -31,7 +32,7 @@ def offered_tools(sent: ChatRequest, calls: Sequence[ToolCall]) -> list[Tool]:
     """For every call the tool that the model was offered under that name, or a placeholder that fails."""
     tools: list[Tool] = []
     for call in calls:
-        offered = offering_request(sent, call).tools
+        offered, _ = offer_of(sent, call)
         tools.append(offered.get(call.name) or UnknownTool(call.name, offered))
     return tools
 
@@ -39,12 +40,16 @@ def offered_tools(sent: ChatRequest, calls: Sequence[ToolCall]) -> list[Tool]:
 def with_unique_ids(response: ChatResponse[Any], turn: Turn) -> ChatResponse[Any]:
     """The response, with calls renamed whose id was used before in this turn (some servers count from 0 each time)."""
     used = turn.call_ids
-    ids = {call.id for call in response.message.tool_calls}
-    if len(ids) == len(response.message.tool_calls) and used.isdisjoint(ids):
+    calls = response.message.tool_calls
+    if len(calls) == 1 and calls[0].id not in used:
+        used.add(calls[0].id)
+        return response
+    ids = {call.id for call in calls}
+    if len(ids) == len(calls) and used.isdisjoint(ids):
         used |= ids
         return response
     renamed: list[ToolCall] = []
-    for call in response.message.tool_calls:
+    for call in calls:
         if call.id in used and call.executed_by == "client":
             call = call.replace(id=f"{call.id[:32]}_{turn.runtime.ids()}")
         used.add(call.id)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import types
-from collections.abc import Generator
+from collections.abc import Awaitable
 from typing import Any, Literal
 
-from ..errors import AdvisorChainError, ConfigurationError, ToolError, ToolTimeoutError, UnknownToolError
+from ..errors import AdvisorChainError, ConfigurationError, ToolError, UnknownToolError
 from ..events import ToolFinished, ToolStarted
 from ..exchange import ChatRequest, ToolSet
 from ..invocation import ToolInvocation, ToolResult
 from ..messages import ToolCall
-from .tool import Tool, ToolContext
+from .definition import Tool, ToolContext
+from .result import encodable
+from .timeout import run_within
 
 logger = logging.getLogger("advisorchain")
 
@@ -31,39 +32,9 @@ async def run_tool(invocation: ToolInvocation) -> ToolResult:
         Exception: whatever the tool raises.
     """
     tool = invocation.tool
-    arguments = tool.validate(invocation.call.arguments)
-    running = tool.handle(arguments, ToolContext(invocation))
+    running = tool.handle(invocation.arguments, ToolContext(invocation))
     seconds = tool.timeout
-    if seconds is None:
-        return tool.convert(await running)
-    import anyio
-
-    # The deadline is set when the tool first suspends: one that never does costs no timer.
-    scope = anyio.CancelScope()
-    with scope:
-        return tool.convert(await _timed(running, scope, seconds))
-    raise ToolTimeoutError(f"The tool {tool.name!r} did not answer within {seconds:g} seconds.")
-
-
-@types.coroutine
-def _timed(running: Any, scope: Any, seconds: float) -> Generator[Any, Any, Any]:
-    try:
-        yielded = running.send(None)
-        import anyio
-
-        scope.deadline = anyio.current_time() + seconds
-        while True:
-            try:
-                sent = yield yielded
-            except GeneratorExit:
-                running.close()
-                raise
-            except BaseException as exc:
-                yielded = running.throw(exc)
-            else:
-                yielded = running.send(sent)
-    except StopIteration as stop:
-        return stop.value
+    return tool.convert(await (running if seconds is None else run_within(running, seconds, tool.name)))
 
 
 class UnknownTool(Tool):
@@ -85,7 +56,9 @@ class UnknownTool(Tool):
         raise UnknownToolError(f"There is no tool {self.name[:200]!r}. {available}")
 
 
-async def run_call(request: ChatRequest, call: ToolCall, tool: Tool, error_detail: ErrorDetail = "type") -> ToolResult:
+def run_call(
+    request: ChatRequest, call: ToolCall, tool: Tool, error_detail: ErrorDetail = "type"
+) -> Awaitable[ToolResult]:
     """Run one call through the request's tool chain; a failure becomes an error result.
 
     Raises:
@@ -96,9 +69,8 @@ async def run_call(request: ChatRequest, call: ToolCall, tool: Tool, error_detai
     ledger.tool_calls += 1
     ledger.calls_by_tool[call.name] = ledger.calls_by_tool.get(call.name, 0) + 1
     direct = tool.is_direct(context)
-    if request.streaming or logger.isEnabledFor(logging.DEBUG):
-        return await _observed(request, call, tool, direct, error_detail)
-    return await _run_call(request, call, tool, direct, error_detail)
+    run = _observed if request.streaming or logger.isEnabledFor(logging.DEBUG) else _run_call
+    return run(request, call, tool, direct, error_detail)
 
 
 async def _run_call(
@@ -118,6 +90,8 @@ async def _run_call(
         if isinstance(error, AdvisorChainError) and error.ends_turn:
             raise error from error.__cause__
         result = error_result(error, call.name, error_detail)
+    if not result.content.isascii():
+        result = encodable(result)
     return result.stamped(call.id, call.name, direct, tool.source, tool.trusted)
 
 
@@ -144,14 +118,18 @@ def _failure(exc: BaseException) -> BaseException | None:
 def error_result(error: BaseException, tool: str, detail: ErrorDetail) -> ToolResult:
     """What reaches the model of an error: a `ToolError`'s text, else its type and a neutral sentence."""
     kind = type(error).__name__
+    try:
+        message = str(error)
+    except Exception:  # its own __str__ fails
+        message = ""
     if isinstance(error, ToolError):
-        text = str(error) or f"The tool {tool!r} failed."
+        text = message or f"The tool {tool!r} failed."
         logger.debug("Tool %r: %s", tool, kind)
     else:
         logger.warning("Tool %r failed", tool, exc_info=error)
         text = f"The tool {tool!r} failed ({kind}). The details are in the application's log."
         if detail == "message":
-            text = f"The tool {tool!r} failed ({kind}: {error})."
+            text = f"The tool {tool!r} failed ({kind}: {message})."
     return ToolResult.error(text, failure={"exception": kind})
 
 

@@ -40,27 +40,33 @@ class Repeats:
     A-B-A-B is counted too, because only a new pair of call and result starts the count again.
     """
 
-    __slots__ = ("_counts", "_last")
+    __slots__ = ("_seen", "_last", "_news")
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, str, int], int] = {}
-        self._last: dict[tuple[str, str], int] = {}
+        self._seen: dict[tuple[str, str, int], tuple[int, int]] = {}  # pair -> (value of _news, count since then)
+        self._last: dict[tuple[str, str], int] = {}  # call -> hash of its last result
+        self._news = 0
 
     def count(self, call: ToolCall) -> int:
-        """How often this call has given the same result in a row of rounds without anything new."""
-        key = (call.name, str(call.arguments))
-        last = self._last.get(key)
-        return 0 if last is None else self._counts.get((*key, last), 0)
+        """How often this call has given the same result since something new came up."""
+        name, arguments = call.name, str(call.arguments)
+        last = self._last.get((name, arguments))
+        if last is None:
+            return 0
+        news, count = self._seen[name, arguments, last]
+        return count if news == self._news else 0
 
     def record(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
         """Note a round's calls and results."""
-        found = [
-            (call.name, str(call.arguments), hash(result.content)) for call, result in zip(calls, results, strict=True)
-        ]
-        if any(pair not in self._counts for pair in found):
-            self._counts = dict.fromkeys(self._counts, 0)
-        for pair in found:
-            self._counts[pair] = self._counts.get(pair, 0) + 1
+        pairs = [(call.name, str(call.arguments), hash(result.content)) for call, result in zip(calls, results)]  # noqa: B905
+        seen = self._seen
+        for pair in pairs:
+            if pair not in seen:
+                self._news += 1
+                break
+        for pair in pairs:
+            news, count = seen.get(pair, (0, 0))
+            seen[pair] = (self._news, count + 1 if news == self._news else 1)
             self._last[pair[:2]] = pair[2]
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..errors import ConfigurationError
-from ..exchange import ToolSet
+from ..exchange import ChatRequest, ToolSet
+from .definition import Tool, ToolProvider
 from .function import FunctionTool
-from .tool import Tool, ToolProvider
 
 
 class ToolRegistry:
@@ -114,8 +114,8 @@ def tools_of(obj: Any) -> list[Tool]:
         for name, value in vars(base).items():
             inner = value.__func__ if isinstance(value, classmethod | staticmethod) else value
             if isinstance(inner, FunctionTool):
-                target = owner if isinstance(value, classmethod) else obj
-                found[name] = inner.bind(target) if inner._takes_self else inner
+                target = owner if isinstance(value, classmethod) or inner.binds_class else obj
+                found[name] = inner.bind(target) if inner.takes_self else inner
             elif name in found:
                 found[name] = None  # overridden by something that is no tool
     tools = [tool for tool in found.values() if tool is not None]
@@ -124,7 +124,28 @@ def tools_of(obj: Any) -> list[Tool]:
     return tools
 
 
+async def provided_tools(provider: ToolProvider, request: ChatRequest) -> list[Tool]:
+    """What a provider offers for this request; functions and objects count as in ``tools=[...]``.
+
+    Raises:
+        ConfigurationError: the provider gives something else than tools.
+    """
+    name = type(provider).__qualname__
+    asked: Any = provider.tools(request)
+    if not inspect.isawaitable(asked):
+        raise ConfigurationError(f"Tool provider {name}: tools(request) must be async def.")
+    items: Any = await asked
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        raise ConfigurationError(f"Tool provider {name}: tools(request) must return tools, not {items!r}.")
+    try:
+        return [tool for item in items for tool in _static_tools(item)]
+    except ConfigurationError as error:
+        raise ConfigurationError(f"Tool provider {name}: {error}") from error
+
+
 def _listed(items: Any) -> Iterable[Any]:
+    if isinstance(items, ToolRegistry):
+        return (items,)
     if isinstance(items, Tool | str) or callable(items) or not isinstance(items, Iterable):
         raise ConfigurationError(f"tools= takes a list, for example tools=[{items!r}].")
     return items

@@ -64,6 +64,15 @@ def bounded(text: str) -> str:
     return f"{kept}\n[cut: {len(data)} bytes, the first {MAX_RESULT_BYTES} are kept]"
 
 
+def encodable(result: ToolResult) -> ToolResult:
+    """The result with lone surrogates replaced (undecodable file names have them): no provider takes them."""
+    try:
+        result.content.encode()
+    except UnicodeEncodeError:
+        return result.replace(content=result.content.encode(errors="replace").decode())
+    return result
+
+
 def trim(text: str, max_chars: int) -> str:
     """What the model reads of a long text: its beginning, and a mark that says how much was cut."""
     if len(text) <= max_chars:

@@ -49,6 +49,22 @@ def argument_error(tool: str, problems: Iterable[str]) -> ToolArgumentsError:
     return ToolArgumentsError(f"Invalid arguments for tool {tool!r}:\n{listed}")
 
 
+def check_schema(tool: str, schema: Mapping[str, Any]) -> None:
+    """Check that a schema is a JSON schema.
+
+    Raises:
+        ConfigurationError: says where it is not.
+    """
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import Draft202012Validator, validator_for
+
+    try:
+        validator_for(schema, default=Draft202012Validator).check_schema(dict(schema))
+    except SchemaError as error:
+        where = ".".join(map(str, error.absolute_path)) or "schema"
+        raise ConfigurationError(f"Tool {tool!r}: input_schema is no JSON schema: {where}: {error.message}") from None
+
+
 class SchemaArguments:
     """Checks arguments against a JSON schema, whose validator is compiled at the first call."""
 

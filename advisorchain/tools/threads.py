@@ -46,11 +46,15 @@ async def run_in_thread(tool: str, fn: Callable[[], Any]) -> Any:
     if _abandoned >= MAX_ABANDONED_THREADS:
         logger.error("Tool %r was not started: %d threads of earlier calls are stuck.", tool, _abandoned)
         raise ToolError("The tool is not available: too many of its earlier calls have not returned.")
-    state = "running"
+    state = "waiting"
 
     def call() -> Any:
         nonlocal state
         global _abandoned
+        with _lock:
+            if state == "cancelled":  # before the thread got to it
+                return None
+            state = "running"
         try:
             return fn()
         finally:
@@ -63,7 +67,9 @@ async def run_in_thread(tool: str, fn: Callable[[], Any]) -> Any:
         return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=_limiter_of_loop())
     except anyio.get_cancelled_exc_class():
         with _lock:
-            if state == "running":
+            if state == "waiting":
+                state = "cancelled"
+            elif state == "running":
                 state = "abandoned"
                 _abandoned += 1
                 logger.warning(

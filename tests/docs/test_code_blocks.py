@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
+import importlib
 import inspect
 import io
 import os
@@ -22,6 +24,11 @@ from typing import Any
 
 import anyio
 import pytest
+
+import advisorchain
+from advisorchain import ChatClient, Order, errors, events
+from advisorchain.advisors import ToolCallingAdvisor
+from advisorchain.testing import ScriptedModel
 
 from .markdown import PAGES, ROOT, Block, blocks_of
 
@@ -57,7 +64,7 @@ def run_block(block: Block, namespace: dict[str, Any], backend: str) -> str:
 
 def shown_output(block: Block) -> str | None:
     """What the page says that the block prints."""
-    comments = re.findall(r"# -> ?(.*)$", block.text, re.M)
+    comments: list[str] = re.findall(r"# -> ?(.*)$", block.text, re.M)
     if comments:
         assert block.output is None, f"{block}: its output is shown twice"
         return "\n".join(comments) + "\n"
@@ -150,9 +157,9 @@ def test_console_blocks_run(block: Block, tmp_path: Path) -> None:
     for command, shown in commands(block):
         ours = _CLI.match(command)
         if ours is None:
-            assert re.match(r"(?:pip install|pip install uv && uv run --all-packages --all-extras pytest)\b", command), (
-                f"{block}: nothing tests the command {command!r}"
-            )
+            assert re.match(
+                r"(?:pip install|pip install uv && uv run --all-packages --all-extras pytest)\b", command
+            ), f"{block}: nothing tests the command {command!r}"
             continue
         done = subprocess.run(
             ours["command"], shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100
@@ -171,3 +178,68 @@ def test_the_test_command_of_the_readme_is_the_one_of_ci() -> None:
     assert command in ci.read_text(encoding="utf-8")
 
 
+# Tables and trees that repeat what the source says -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "index.md"], ids=lambda page: page.name)
+def test_the_ladder_is_the_enum(page: Path) -> None:
+    rows = re.findall(r"^\| \**(\d+)\** \| \**`(\w+)`\** \|", page.read_text(encoding="utf-8"), re.M)
+    assert [(name, int(order)) for order, name in rows] == [(place.name, place.value) for place in Order]
+
+
+def test_the_places_in_bold_are_taken() -> None:
+    rows = re.findall(r"^\| \*\*(\d+)\*\* \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
+    chain = ChatClient(ScriptedModel([])).chain
+    assert [int(order) for order in rows] == [entry.order for entry in chain.entries]
+
+
+def test_the_table_of_events_is_complete() -> None:
+    page = (ROOT / "docs" / "streaming.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ?([^|]*?) ?\|$", page, re.M))
+    kinds = {
+        kind.__name__: {field.name for field in dataclasses.fields(kind)} - {"path", "round", "attempt"}
+        for kind in vars(events).values()
+        if isinstance(kind, type) and issubclass(kind, events.Event) and kind is not events.Event
+    }
+    assert {name: set(re.findall(r"`(\w+)`", fields)) for name, fields in rows.items()} == kinds
+
+
+def test_the_tree_of_errors_is_the_one_of_the_source() -> None:
+    def names(text: str) -> list[str]:
+        return re.findall(r"^\s*[│├└─ ]*(\w+(?:Error))\b", text, re.M)
+
+    assert errors.__doc__ is not None
+    tree = next(block.text for block in BLOCKS[ROOT / "docs" / "errors.md"] if block.language == "text")
+    assert names(tree) == names(errors.__doc__)
+    defined = [kind.__name__ for kind in vars(errors).values() if isinstance(kind, type)]
+    assert sorted(names(tree)) == sorted(set(defined) & set(dir(advisorchain)))
+
+
+@pytest.mark.parametrize(
+    ("page", "name", "shown"),
+    [
+        ("tools.md", "result.MAX_RESULT_CHARS", "100,000 characters"),
+        ("tools.md", "result.MAX_RESULT_BYTES", "16 MiB"),
+        ("tools.md", "threads.TOOL_THREADS", "at most **40** at once"),
+        ("tools.md", "threads.MAX_ABANDONED_THREADS", "When **32** threads"),
+        ("tools.md", "batch.CONCURRENCY", "at most 8 at once"),
+        ("streaming.md", "stream.QUEUED_EVENTS", "Above 256 unread events"),
+        ("sub-agents.md", "sub_agent.SUB_AGENT_TIMEOUT", "600 seconds"),
+        ("writing-an-advisor.md", "context.TURN_END_SECONDS", "have 5\nseconds"),
+    ],
+)
+def test_the_numbers_are_those_of_the_source(page: str, name: str, shown: str) -> None:
+    module, _, constant = name.rpartition(".")
+    package = "advisorchain.tools" if page == "tools.md" else "advisorchain"
+    value = getattr(importlib.import_module(f"{package}.{module}"), constant)
+    assert shown in (ROOT / "docs" / page).read_text(encoding="utf-8")
+    (number,) = re.findall(r"[\d,]+", shown)
+    assert float(number.replace(",", "")) * (2**20 if "MiB" in shown else 1) == value
+
+
+def test_the_limits_are_those_of_the_source() -> None:
+    page = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^\| `(max_\w+)` \| ([^|]+) \|", page, re.M))
+    parameters = inspect.signature(ToolCallingAdvisor).parameters
+    actual = {name: parameters[name].default for name in parameters if name.startswith("max_") and "chars" not in name}
+    assert {name: None if text == "no limit" else int(text) for name, text in shown.items()} == actual

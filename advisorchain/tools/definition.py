@@ -30,6 +30,7 @@ DEFAULT_TIMEOUT = 60.0
 
 ResultConverter = Callable[[Any], Any]
 
+_NAME = re.compile(r"[^\s<>\x00-\x1f]{1,128}")
 _NAME_WORDS = re.compile(r"[_\-.]+|(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -129,7 +130,7 @@ class Tool:
     def __init__(self, **settings: Any) -> None:
         arguments = type(self).Arguments
         if arguments is not None:
-            from .function import ModelArguments
+            from .arguments import ModelArguments
 
             checked: Any = ModelArguments(arguments)
             self._set(input_schema=checked.schema, _arguments=checked)
@@ -138,6 +139,7 @@ class Tool:
         self._apply(settings)
         if not self.name:
             raise ConfigurationError(f"{type(self).__name__} has no name; set name.")
+        _check_name(self.name)
         if not inspect.iscoroutinefunction(self.handle):
             raise ConfigurationError(
                 f"{type(self).__name__}.handle must be async def handle(self, arguments, context)."
@@ -161,6 +163,8 @@ class Tool:
             values["tags"] = frozenset(values["tags"] or ())
         if values.get("meta", {}) is None:
             values["meta"] = {}
+        if "name" in values:
+            _check_name(values["name"])
         timeout = values.get("timeout")
         if timeout is not None and timeout <= 0:
             raise ConfigurationError(f"Tool {self.name!r}: timeout must be over 0 seconds, or None (is {timeout}).")
@@ -291,6 +295,11 @@ class Tool:
         from .function import SchemaTool
 
         return SchemaTool(name, handler, input_schema, settings)
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigurationError(f"A tool cannot be named {name!r}: give it name= of letters, digits, '_' and '-'.")
 
 
 @runtime_checkable

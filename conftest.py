@@ -1,4 +1,4 @@
-"""Fixtures for every test: two event loops, and two ways of asking a client."""
+"""Fixtures for every test, the plugins' too: two event loops, two ways of asking a client, and real servers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import pytest
 
 if TYPE_CHECKING:
     from advisorchain import ChatClient, ChatResponse
+
+# In tests/servers: the fixtures `aimock` and `smollm2`.
+pytest_plugins = ["aimock", "smollm2"]
 
 
 @pytest.fixture(scope="module", params=["asyncio", "trio"])

@@ -1,0 +1,7 @@
+"""``python -m advisorchain.cli`` is the command ``advisorchain``."""
+
+from __future__ import annotations
+
+from . import main
+
+main()

@@ -1,0 +1,159 @@
+"""The fixture ``aimock``: a real server of another project that plays the providers' protocols, @copilotkit/aimock.
+
+Installed once with npm into a cache outside the repository: ``$ADVISORCHAIN_TEST_CACHE``, or ``advisorchain-tests`` in
+the user's cache directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+VERSION = "1.43.0"
+STARTS_WITHIN = 30.0
+
+
+class Aimock:
+    """The running server: load what it shall answer, and read what it was asked."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.openai_url = address + "/v1"
+        self.anthropic_url = address
+
+    def load(self, fixtures: Sequence[dict[str, Any]]) -> None:
+        """Forget everything, the journal too, and answer by these fixtures from now on (the first match wins)."""
+        self._ask("POST", "/__aimock/reset")
+        self._ask("POST", "/__aimock/fixtures", {"fixtures": list(fixtures)})
+
+    def journal(self) -> list[dict[str, Any]]:
+        """Every request since `load`: ``headers``, ``body`` and ``response``."""
+        return self._ask("GET", "/__aimock/journal")
+
+    def bodies(self) -> list[dict[str, Any]]:
+        """The bodies of the requests since `load`."""
+        return [entry["body"] for entry in self.journal()]
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.address + path, data, {"Content-Type": "application/json"} if data else {}, method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise AssertionError(f"aimock: {method} {path}: {error.read().decode()}") from None
+
+
+@pytest.fixture(scope="session")
+def aimock_server() -> Iterator[Aimock]:
+    """One server for the session."""
+    with contextlib.ExitStack() as stack:
+        command = ["node", str(_installed() / "node_modules/@copilotkit/aimock/dist/cli.js")]
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aimock-")))
+        (folder / "none.json").write_text(
+            '{"fixtures": [{"match": {"userMessage": "-"}, "response": {"content": "-"}}]}'
+        )
+        process = subprocess.Popen(
+            [*command, "--port", "0", "--fixtures", str(folder)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        stack.callback(_stop, process)
+        yield Aimock(address_of(process, STARTS_WITHIN))
+
+
+@pytest.fixture
+def aimock(aimock_server: Aimock) -> Aimock:
+    """The server, with no fixtures and an empty journal."""
+    aimock_server.load([])
+    return aimock_server
+
+
+def address_of(process: subprocess.Popen[str], seconds: float) -> str:
+    """The ``http://`` address in the output of a starting server; the rest of its output is read and dropped."""
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    assert process.stdout is not None
+    threading.Thread(target=_read, args=(process.stdout, lines), daemon=True).start()
+    seen: list[str] = []
+    try:
+        while (line := lines.get(timeout=seconds)) is not None:
+            seen.append(line)
+            if found := re.search(r"http://[\w.]+:\d+", line):
+                return found[0]
+    except queue.Empty:
+        pass
+    raise RuntimeError(f"{process.args!r} did not start within {seconds:g} s:\n{''.join(seen)}")
+
+
+def missing(what: str, why: str) -> Exception:
+    """The outcome of a test whose server cannot run here: a skip that is told at the end, a failure in CI."""
+    reason = f"{what} MISSING: {why}"
+    if os.environ.get("CI") == "true":
+        return pytest.fail.Exception(f"{reason} (CI=true)", pytrace=False)
+    return pytest.skip.Exception(reason)
+
+
+def _installed() -> Path:
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        raise missing("Node", "the tests against aimock need node and npm on the PATH")
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(os.environ.get("ADVISORCHAIN_TEST_CACHE") or Path(home) / "advisorchain-tests")
+    folder = cache / f"aimock-{VERSION}"
+    if folder.is_dir():
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    # Installed beside its place and moved there: another process may be doing the same.
+    fresh = Path(tempfile.mkdtemp(prefix="aimock-", dir=cache))
+    command = [npm, "install", "-E", "--no-audit", "--no-fund", f"@copilotkit/aimock@{VERSION}"]
+    done = subprocess.run(command, cwd=fresh, capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise missing("aimock", f"npm could not install it: {done.stderr.strip()[-500:]}")
+    try:
+        fresh.rename(folder)
+    except OSError:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return folder
+
+
+def _read(output: IO[str], lines: queue.SimpleQueue[str | None]) -> None:
+    with contextlib.suppress(ValueError):  # closed when the process is stopped
+        for line in output:
+            lines.put(line)
+    lines.put(None)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say loudly what did not run because a server is missing."""
+    reasons: dict[str, int] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = str(report.longrepr[-1]) if isinstance(report.longrepr, tuple) else ""
+        if " MISSING: " in reason:
+            reasons[reason] = reasons.get(reason, 0) + 1
+    for reason, count in reasons.items():
+        terminalreporter.write_line(f"WARNING: {count} tests were NOT run. {reason}", yellow=True, bold=True)

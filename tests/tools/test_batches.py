@@ -1,0 +1,115 @@
+"""A batch of calls: concurrent, bounded, in call order; and tools that never run beside another."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import anyio
+import pytest
+
+from advisorchain import ChatClient, ConfigurationError, ToolCall, ToolContext, ToolFinished, ToolProgress, ToolStarted, tool
+from advisorchain.advisors import ToolCallingAdvisor
+from advisorchain.testing import ScriptedModel
+
+
+class Gauge:
+    """How many calls run at once."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+        self.order: list[str] = []
+
+    async def work(self, name: str, seconds: float = 0.01) -> str:
+        """Run for a while."""
+        self.now += 1
+        self.most = max(self.most, self.now)
+        self.order.append(name)
+        await anyio.sleep(seconds)
+        self.now -= 1
+        self.order.append(name.upper())
+        return name
+
+
+@pytest.mark.parametrize(("concurrency", "most"), [(1, 1), (3, 3), (8, 8), (100, 12), (None, 8)])
+async def test_concurrency_is_bounded_and_results_keep_the_order(run: Any, concurrency: int | None, most: int) -> None:
+    gauge = Gauge()
+
+    @tool
+    async def work(n: int) -> str:
+        """Work; the first takes longest."""
+        return await gauge.work(str(n), 0.03 - 0.002 * n)
+
+    loop = ToolCallingAdvisor() if concurrency is None else ToolCallingAdvisor(concurrency=concurrency)
+    model = ScriptedModel([[ToolCall("work", {"n": n}) for n in range(12)], "done"])
+    response = await run(ChatClient(model, tools=[work], advisors=[loop]), "go")
+    assert gauge.most == most
+    assert [m.text for m in response.new_messages if m.role == "tool"] == [str(n) for n in range(12)]
+
+
+def test_concurrency_must_be_positive() -> None:
+    with pytest.raises(ConfigurationError, match="concurrency must be at least 1"):
+        ToolCallingAdvisor(concurrency=0)
+
+
+async def test_a_tool_that_runs_alone(run: Any) -> None:
+    gauge = Gauge()
+
+    @tool
+    async def beside(name: str) -> str:
+        """May run beside others."""
+        return await gauge.work(name)
+
+    @tool(parallel=False)
+    async def alone(name: str) -> str:
+        """Runs alone."""
+        assert gauge.now == 0
+        return await gauge.work(name)
+
+    names = [("beside", "a"), ("beside", "b"), ("alone", "c"), ("alone", "d"), ("beside", "e"), ("beside", "f")]
+    model = ScriptedModel([[ToolCall(tool_name, {"name": name}) for tool_name, name in names], "done"])
+    response = await run(ChatClient(model, tools=[beside, alone]), "go")
+    assert [m.text for m in response.new_messages if m.role == "tool"] == list("abcdef")
+    assert gauge.most == 2
+    assert gauge.order[4:8] == ["c", "C", "d", "D"], "alone, and in its place"
+
+
+async def test_sync_tools_run_at_the_same_time(run: Any) -> None:
+    @tool
+    def sleepy() -> str:
+        """Sleeps."""
+        time.sleep(0.2)
+        return "x"
+
+    model = ScriptedModel([[ToolCall("sleepy") for _ in range(8)], "done"])
+    start = time.monotonic()
+    await run(ChatClient(model, tools=[sleepy]), "go")
+    assert time.monotonic() - start < 1.2, "8 calls of 0.2 s, one after the other, would take 1.6 s"
+
+
+async def test_events_of_tools(run: Any) -> None:
+    @tool(title="Doing work", return_direct=True)
+    async def work(n: int, context: ToolContext) -> int:
+        """Work."""
+        await context.progress(n, 10, "working")
+        if n == 2:
+            raise ValueError
+        return n
+
+    model = ScriptedModel([["Let me see.", *[ToolCall("work", {"n": n}) for n in (1, 2, 3)]], "done"])
+    response = await run(ChatClient(model, tools=[work]), "go")
+    assert response.text == "done"
+    if run.mode == "call":
+        return
+    started = [event for event in run.events if type(event) is ToolStarted]
+    finished = [event for event in run.events if type(event) is ToolFinished]
+    progress = [event for event in run.events if type(event) is ToolProgress]
+    assert [event.call.arguments for event in started] == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert {event.title for event in started} == {"Doing work"} and all(event.direct for event in started)
+    assert sorted((event.result.name, event.result.is_error) for event in finished) == [
+        ("work", False), ("work", False), ("work", True),
+    ]  # fmt: skip
+    assert {event.result.call_id for event in finished} == {event.call.id for event in started}
+    assert all(event.seconds >= 0 for event in finished)
+    assert sorted(event.progress for event in progress) == [1, 2, 3]
+    assert {(event.total, event.message, event.round, event.path) for event in progress} == {(10, "working", 1, ())}

@@ -1,0 +1,258 @@
+"""Whatever a tool returns: the model reads one result of it, and the raw value is kept."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel
+
+from advisorchain import (
+    ChatClient,
+    FilePart,
+    ImagePart,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolResult,
+    dump_messages,
+    load_messages,
+    tool,
+)
+from advisorchain.advisors import ToolCallingAdvisor
+from advisorchain.testing import ScriptedModel
+from advisorchain.tools import MAX_RESULT_BYTES, MAX_RESULT_CHARS
+
+
+class Order(BaseModel):
+    """A model."""
+
+    number: int
+    note: str | None = None
+
+
+@dataclass
+class Point:
+    """A dataclass."""
+
+    x: int
+    y: int
+
+
+class Color(enum.Enum):
+    """An enum."""
+
+    RED = "red"
+
+
+class Word(str, enum.Enum):
+    """An enum of texts."""
+
+    HELLO = "hello"
+
+
+class Opaque:
+    """No JSON."""
+
+    def __str__(self) -> str:
+        return "opaque thing"
+
+
+class Unprintable:
+    """Not even a text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def returning(value: Any, **settings: Any) -> Tool:
+    """A tool that returns the value."""
+
+    async def give() -> Any:
+        return value() if isinstance(value, type(lambda: 0)) else value
+
+    return Tool.from_function(give, name="give", description="Give.", **settings)
+
+
+async def read(run: Any, made: Tool, **settings: Any) -> Any:
+    """The message that the model reads."""
+    model = ScriptedModel([[ToolCall(made.name, {})], "done"])
+    response = await run(ChatClient(model, tools=[made], **settings), "go")
+    assert response.text == "done"
+    (message,) = [m for m in model.requests[1].messages if m.role == "tool"]
+    assert load_messages(dump_messages(response.new_messages)) == response.new_messages, "lossless through JSON"
+    return message
+
+
+def numbers() -> Any:
+    """A generator."""
+    yield 1
+    yield {"two": 2}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("plain text", "plain text"),
+        ("", ""),
+        ('{"a": 1.50}', '{"a": 1.50}'),
+        ("ä😀\x00", "ä😀\x00"),
+        (None, "null"),
+        (True, "true"),
+        (7, "7"),
+        (-0.5, "-0.5"),
+        (math.nan, '"NaN"'),
+        (math.inf, '"Infinity"'),
+        ([1, math.nan], '[1,"NaN"]'),
+        (10**30, "1" + "0" * 30),
+        (Decimal("1.50"), '"1.50"'),
+        (datetime(2026, 1, 2, tzinfo=timezone.utc), '"2026-01-02T00:00:00Z"'),
+        (date(2026, 1, 2), '"2026-01-02"'),
+        (UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
+        (Path("a/b"), '"a/b"'),
+        ({1}, "[1]"),
+        (frozenset(), "[]"),
+        ((1, "b"), '[1,"b"]'),
+        ([], "[]"),
+        ({"a": {"b": [None]}}, '{"a":{"b":[null]}}'),
+        ({1: "a"}, '{"1":"a"}'),
+        (Order(number=1), '{"number":1,"note":null}'),
+        ([Order(number=1, note="x")], '[{"number":1,"note":"x"}]'),
+        (Point(1, 2), '{"x":1,"y":2}'),
+        (Color.RED, '"red"'),
+        (Word.HELLO, "hello"),
+        (b"bytes", "bytes"),
+        (bytearray("ä".encode()), "ä"),
+        (memoryview(b"view"), "view"),
+        (Opaque(), '"opaque thing"'),
+        ({"a": Opaque()}, '{"a":"opaque thing"}'),
+        (ValueError("returned, not raised"), '"returned, not raised"'),
+        (lambda: numbers(), '[1,{"two":2}]'),
+        (TextPart(text="a part"), "a part"),
+        ([TextPart(text="a"), TextPart(text="b")], "ab"),
+        (ToolResult("a result", artifact=3), "a result"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+async def test_values(run: Any, value: Any, text: str) -> None:
+    message = await read(run, returning(value))
+    assert (message.is_error, message.text) == (False, text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Unprintable(), ToolResult({"a": 1}), ToolResult(None), ToolResult(b"x")],  # type: ignore[arg-type]
+    ids=["unprintable", "dict", "None", "bytes"],
+)
+async def test_values_that_cannot_be_read_are_the_tools_failure(run: Any, value: Any) -> None:
+    message = await read(run, returning(value))
+    assert message.is_error and "give" in message.text
+
+
+async def test_a_circular_value(run: Any) -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    message = await read(run, returning(circle))
+    assert message.is_error and "failed" in message.text
+
+
+@pytest.mark.parametrize("direct", [False, True])
+async def test_text_that_is_no_unicode(run: Any, direct: bool) -> None:
+    made = returning("name \udcff.txt", return_direct=direct)
+    if not direct:
+        assert (await read(run, made)).text.startswith("name ")
+        return
+    response = await run(ChatClient(ScriptedModel([[ToolCall("give")]]), tools=[made]), "go")
+    assert response.text.startswith("name ") and response.text.encode()
+    assert load_messages(dump_messages(response.new_messages)) == response.new_messages
+
+
+async def test_binary_data(run: Any) -> None:
+    message = await read(run, returning(b"\xff\xfe\x00"))
+    assert message.text == "[binary data, 3 bytes]"
+    assert [part for part in message.content if isinstance(part, FilePart)][0].data == b"\xff\xfe\x00"
+
+
+async def test_parts(run: Any) -> None:
+    image = ImagePart(data=b"png", media_type="image/png")
+    message = await read(run, returning([TextPart(text="see"), image]))
+    assert message.content == (TextPart(text="see"), image)
+    message = await read(run, returning(image))
+    assert message.content == (image,) and message.text == ""
+    message = await read(run, returning(ToolResult("text", parts=(image,))))
+    assert message.content == (TextPart(text="text"), image)
+
+
+async def test_a_list_of_parts_and_others_is_json(run: Any) -> None:
+    assert (await read(run, returning([TextPart(text="a"), 1]))).text == '[{"kind":"text","text":"a"},1]'
+
+
+async def test_an_error_result_is_an_error(run: Any) -> None:
+    message = await read(run, returning(ToolResult.error("not there", failure={"kind": "denied"})))
+    assert message.is_error and message.text == "not there"
+
+
+LONG = "0123456789" * 1_000_000
+
+
+async def test_a_long_result_is_cut_for_the_model_and_marked(run: Any) -> None:
+    message = await read(run, returning(LONG))
+    assert message.text.startswith(LONG[:MAX_RESULT_CHARS])
+    assert message.text[MAX_RESULT_CHARS:] == f"\n[cut: {len(LONG)} characters, the first {MAX_RESULT_CHARS} are shown]"
+    assert MAX_RESULT_CHARS == 100_000
+
+
+async def test_where_the_cut_is_set(run: Any) -> None:
+    assert (await read(run, returning("abcdef", max_result_chars=3))).text.startswith("abc\n[cut: 6 characters")
+    loop = ToolCallingAdvisor(max_result_chars=4)
+    assert (await read(run, returning("abcdef"), advisors=[loop])).text.startswith("abcd\n[cut")
+    loop = ToolCallingAdvisor(max_result_chars=4)
+    assert (await read(run, returning("abcdef", max_result_chars=6), advisors=[loop])).text == "abcdef"
+    loop = ToolCallingAdvisor(trim=lambda result: f"{result.name}: {result.content[-2:]}")
+    assert (await read(run, returning("abcdef"), advisors=[loop])).text == "give: ef"
+    assert (await read(run, returning("abc", max_result_chars=3))).text == "abc"
+
+
+async def test_a_long_direct_result_stays_whole(run: Any) -> None:
+    model = ScriptedModel([[ToolCall("give")]], chunk_size=100_000)
+    response = await run(ChatClient(model, tools=[returning(LONG, return_direct=True)]), "go")
+    assert response.text == LONG and response.direct_results[0].content == LONG
+    assert len(response.new_messages[1].text) < 100_100, "the model's copy is cut all the same"
+
+
+async def test_the_byte_cap_of_a_direct_result(run: Any) -> None:
+    huge = "ä" * (MAX_RESULT_BYTES // 2 + 10)
+    model = ScriptedModel([[ToolCall("give")]])
+    response = await run(ChatClient(model, tools=[returning(huge, return_direct=True)]), "go")
+    text, _, mark = response.text.rpartition("\n")
+    assert text == "ä" * (MAX_RESULT_BYTES // 2) and mark.startswith("[cut: ") and str(MAX_RESULT_BYTES) in mark
+    assert response.direct_results[0].artifact == huge
+
+
+@pytest.mark.parametrize("value", [Order(number=3), {"number": 3}, [1, 2], Point(1, 2), "text", b"bytes"])
+async def test_the_artifact_is_the_raw_value(run: Any, value: Any) -> None:
+    model = ScriptedModel([[ToolCall("give")]])
+    response = await run(ChatClient(model, tools=[returning(value, return_direct=True)]), "go")
+    (result,) = response.direct_results
+    assert result.artifact is value and result.name == "give" and result.call_id
+    if isinstance(value, Order | dict):
+        assert result.structured["number"] == 3
+
+
+async def test_an_awaitable_from_a_sync_tool(run: Any) -> None:
+    async def later() -> str:
+        return "later"
+
+    @tool
+    def give() -> Any:
+        """Give a coroutine."""
+        return later()
+
+    assert (await read(run, give)).text == "later"
