@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .advisor import Advisor, derived_name
+from .async_callable import checked_async
 from .errors import ConfigurationError
 from .exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
 from .invocation import ToolInvocation, ToolResult
@@ -31,8 +33,8 @@ class Entry:
         self.advisor = advisor
         self.name = name
         self.order = order
-        self.advise: Advise | None = _overridden(advisor, "advise", Advisor.advise)
-        self.advise_tool: AdviseTool | None = _overridden(advisor, "advise_tool", Advisor.advise_tool)
+        self.advise: Advise | None = _overridden(advisor, name, "advise", Advisor.advise)
+        self.advise_tool: AdviseTool | None = _overridden(advisor, name, "advise_tool", Advisor.advise_tool)
         self.is_tool_loop = bool(getattr(advisor, "is_tool_loop", False))
 
     @property
@@ -43,9 +45,11 @@ class Entry:
         return "chat" if self.advise_tool is None else "both"
 
 
-def _overridden(advisor: Any, name: str, default: Any) -> Any:
-    method = getattr(advisor, name, None)
-    return None if method is None or getattr(method, "__func__", None) is default else method
+def _overridden(advisor: Any, name: str, method_name: str, default: Any) -> Any:
+    method = getattr(advisor, method_name, None)
+    if method is None or getattr(method, "__func__", None) is default:
+        return None
+    return checked_async(method, f"{method_name} of advisor {name!r}")
 
 
 def model_name(model: Any) -> str:
@@ -56,10 +60,11 @@ def model_name(model: Any) -> str:
 class ModelCall:
     """The innermost part of a chain: calls the model, keeps the ledger, starts a streamed attempt."""
 
-    __slots__ = ("model", "_native_output", "_keeps_ledger")
+    __slots__ = ("model", "_name", "_native_output", "_keeps_ledger")
 
     def __init__(self, model: ChatNext) -> None:
-        self.model = model
+        self._name = model_name(model)
+        self.model: ChatNext = checked_async(model, f"The model {self._name!r}")
         self._native_output = bool(getattr(model, "native_output", False))
         self._keeps_ledger = bool(getattr(model, "keeps_ledger", False))  # a sub-agent: its calls are counted already
 
@@ -74,7 +79,7 @@ class ModelCall:
             request = request.replace(emit=await start_attempt(request))
         turn = request.context.turn
         debug = logger.isEnabledFor(logging.DEBUG)
-        name, start = model_name(model), turn.runtime.clock() if debug else 0.0
+        name, start = self._name, turn.runtime.clock() if debug else 0.0
         if debug:
             logger.debug("turn %s round %d: model %s starts", turn.id, request.round or turn.round, name)
         response = await model(request)
@@ -88,9 +93,8 @@ class ModelCall:
             )  # fmt: skip
         if not self._keeps_ledger:
             turn.ledger.add_usage(response.usage)
-        if request.offers is not None:
-            for call in response.message.tool_calls:
-                request.offers[call.id] = (request.tools, request.options)
+        if request.offers is not None and response.message.tool_calls:
+            request.offers[response.message.id] = (request.tools, request.options)
         return response.replace(request=request)
 
 
@@ -172,6 +176,11 @@ def _arrange(advisors: Iterable[Any]) -> tuple[Entry, ...]:
     for advisor in advisors:
         if isinstance(advisor, type):
             raise ConfigurationError(f"{advisor.__name__} is a class; pass an instance: {advisor.__name__}(...).")
+        if inspect.isfunction(advisor):
+            raise ConfigurationError(
+                f"The function {advisor.__name__!r} is no advisor yet: decorate it with @chat_advisor(order=...) or "
+                "@tool_advisor(order=...)."
+            )
         name, is_explicit = _name_of(advisor)
         if id(advisor) in seen:
             raise ConfigurationError(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from typing_extensions import TypeForm, TypeVar
 
@@ -12,20 +11,20 @@ from .advisors import ReturnDirectAdvisor, ToolCallingAdvisor
 from .chain import AdvisorChain
 from .context import Context, Turn
 from .errors import ConfigurationError
-from .exchange import RETURN_DIRECT, ChatNext, ChatRequest, ChatResponse, Emit, ToolSet
-from .messages import Message, SystemMessage, UserMessage, check_pairing
+from .exchange import RETURN_DIRECT, ChatNext, ChatRequest, ChatResponse, ToolSet
+from .messages import Message, UserMessage, check_pairing
 from .options import ChatOptions
 from .order import Order
 from .output import output_type_of
+from .prepared_turn import PreparedTurn
 from .prompt import messages_of, system_message
 from .runtime import Runtime
-from .stream import ChatStream, Outlet
+from .stream import ChatStream
 from .sub_agent import ClientModel, ClientTool
 from .tool_execution import ToolExecution, execute_tools
-from .tools.batch import with_unique_ids
-from .tools.definition import Tool, ToolProvider
+from .tools.definition import Tool
 from .tools.execution import run_tool
-from .tools.registry import ToolSources, provided_tools
+from .tools.registry import ToolSources
 
 if TYPE_CHECKING:
     from .sync import SyncStream
@@ -34,8 +33,6 @@ T = TypeVar("T", default=str)
 
 Prompt = str | Message | Sequence[Message]
 Options = ChatOptions | Mapping[str, Any]
-
-logger = logging.getLogger("advisorchain")
 
 _RUNTIME = Runtime()
 
@@ -85,6 +82,8 @@ class ChatClient:
         name: str = "chat_client",
         runtime: Runtime | None = None,
     ) -> None:
+        if isinstance(model, type):
+            raise ConfigurationError(f"{model.__name__} is a class; pass an instance: {model.__name__}(...).")
         if not callable(model):
             raise ConfigurationError(
                 f"{model!r} is no model: a model is an async function of the request, or an object with async __call__."
@@ -94,9 +93,9 @@ class ChatClient:
         self._advisors = _listed(advisors)
         self._sources = ToolSources(tools)
         self._system = system
-        self._system_message = SystemMessage(content=system) if system is not None else None
+        self._system_message = system_message(system, None) if system is not None else None
         self._options = ChatOptions.of(options)
-        self._return_direct = dict(return_direct or {})
+        self._return_direct = _flags(return_direct)
         self._tool_loop = tool_loop
         self._runtime = runtime or _RUNTIME
         self._chains: dict[bool, AdvisorChain] = {}
@@ -136,7 +135,7 @@ class ChatClient:
             OutputError: the answer does not fit ``output_type``.
             ToolLoopLimitError: a limit with outcome ``"raise"`` is reached.
         """
-        return await self._run(self._prepare(prompt, output_type, **settings))
+        return await self._prepare(prompt, output_type, **settings).run()
 
     @overload
     def stream(
@@ -152,9 +151,19 @@ class ChatClient:
         Use it as ``async with client.stream(...) as stream``; see `ChatStream`.
         """
         prepared = self._prepare(prompt, output_type, **settings)
-        return ChatStream(lambda emit: self._run(prepared, emit), prepared.request.context.turn)
+        return ChatStream(prepared.run, prepared.request.context.turn)
 
-    def call_sync(self, prompt: Prompt, **settings: Any) -> ChatResponse[Any]:
+    @overload
+    def call_sync(
+        self, prompt: Prompt, *, output_type: TypeForm[T], **settings: Unpack[CallSettings]
+    ) -> ChatResponse[T]: ...
+    @overload
+    def call_sync(
+        self, prompt: Prompt, *, output_type: None = ..., **settings: Unpack[CallSettings]
+    ) -> ChatResponse[str]: ...
+    def call_sync(
+        self, prompt: Prompt, *, output_type: Any = None, **settings: Unpack[CallSettings]
+    ) -> ChatResponse[Any]:
         """`call` for sync code: the same turn, run on one background event loop per process.
 
         Ctrl-C cancels the turn and waits for it. Works inside a running event loop too, for example in Jupyter,
@@ -165,13 +174,23 @@ class ChatClient:
         """
         from .sync import run_sync
 
-        return run_sync(lambda: self.call(prompt, **settings))
+        return run_sync(self._prepare(prompt, output_type, **settings).run)
 
-    def stream_sync(self, prompt: Prompt, **settings: Any) -> SyncStream:
+    @overload
+    def stream_sync(
+        self, prompt: Prompt, *, output_type: TypeForm[T], **settings: Unpack[CallSettings]
+    ) -> SyncStream[T]: ...
+    @overload
+    def stream_sync(
+        self, prompt: Prompt, *, output_type: None = ..., **settings: Unpack[CallSettings]
+    ) -> SyncStream[str]: ...
+    def stream_sync(
+        self, prompt: Prompt, *, output_type: Any = None, **settings: Unpack[CallSettings]
+    ) -> SyncStream[Any]:
         """`stream` for sync code: ``with client.stream_sync(...) as stream: for event in stream: ...``."""
         from .sync import SyncStream
 
-        return SyncStream(lambda: self.stream(prompt, **settings))
+        return SyncStream(self.stream(prompt, output_type=output_type, **settings))
 
     # Tools in the caller's hands -------------------------------------------------------------------------------------
 
@@ -212,9 +231,8 @@ class ChatClient:
 
     async def _nested(self, prompt: Prompt, parent: ChatRequest, name: str) -> ChatResponse[Any]:
         """Run a turn inside another one."""
-        return await self._run(
-            self._prepare(prompt, parent=parent, name=name), parent.emit if parent.streaming else None
-        )
+        prepared = self._prepare(prompt, parent=parent, name=name)
+        return await prepared.run(parent.emit if parent.streaming else None)
 
     # The chain -------------------------------------------------------------------------------------------------------
 
@@ -243,8 +261,6 @@ class ChatClient:
         advisors = _with_loop([*self._advisors, *_listed(extra)], tool_loop)
         return AdvisorChain(advisors, self.model, tool=run_tool)
 
-    # One turn --------------------------------------------------------------------------------------------------------
-
     def _prepare(
         self,
         prompt: Prompt,
@@ -261,7 +277,7 @@ class ChatClient:
         tool_loop: bool | None = None,
         parent: ChatRequest | None = None,
         name: str = "",
-    ) -> _Prepared:
+    ) -> PreparedTurn:
         """Check a call's arguments, and make its turn and its request; ``parent`` and ``name`` are a sub-agent's."""
         chain = self._chain(self._tool_loop if tool_loop is None else tool_loop, advisors)
         if type(prompt) is str:
@@ -270,13 +286,13 @@ class ChatClient:
         else:
             messages, turn_id = messages_of(prompt)
             call_ids = check_pairing(messages)
-        overrides = {**self._return_direct, **return_direct} if return_direct else self._return_direct
+        overrides = {**self._return_direct, **_flags(return_direct)} if return_direct else self._return_direct
         if parent is None:
             turn = Turn(self._runtime, id=turn_id, messages=messages, call_ids=call_ids)
-            shared = Context(turn, dict(context) if context else None)
+            shared = Context(turn, _values(context) if context is not None else None)
         else:
             outer = parent.context.turn
-            path = (*outer.path, name)
+            path = outer.path_of(name)
             turn = Turn(self._runtime, messages=messages, call_ids=call_ids, parent=outer, path=path)
             shared = parent.context.fork(turn)
         if overrides or parent is not None:
@@ -302,72 +318,24 @@ class ChatClient:
             conversation_id=conversation_id,
             offers={},
         )
-        return _Prepared(chain, request, providers)
-
-    async def _run(self, prepared: _Prepared, emit: Emit | None = None) -> ChatResponse[Any]:
-        """Run the prepared turn: the chain, the output type, the stream's text, the callbacks at its end."""
-        request = prepared.request
-        turn = request.context.turn
-        outlet: Outlet | None = None
-        if emit is not None:
-            outlet = Outlet(turn, emit)
-            request = request.replace(emit=outlet, streaming=True)
-        if debug := logger.isEnabledFor(logging.DEBUG):
-            logger.debug("turn %s of %s starts", turn.id, self.name)
-        try:
-            if prepared.providers:
-                request = await _with_provided_tools(request, prepared.providers)
-            response = await prepared.chain(request)
-            if not isinstance(response, ChatResponse):
-                raise ConfigurationError(
-                    f"The chain answered with {type(response).__name__}, not a ChatResponse; does an advisor miss "
-                    "'return await call_next(request)'?"
-                )
-            ledger = turn.ledger
-            if response.usage is not ledger.usage:
-                response = response.replace(usage=ledger.usage)
-            if response.message.tool_calls and response.tool_calls:  # left to the caller, who finds them by id
-                response = with_unique_ids(response, turn)
-            elif request.output is not None:
-                response = response.replace(output=request.output.validate(response.text))
-            if outlet is not None:
-                await outlet.settle(response.text)
-        except BaseException as error:
-            if debug:
-                logger.debug(
-                    "turn %s ends after %.3f s: %s", turn.id, self._runtime.clock() - turn.ledger.started,
-                    type(error).__name__,
-                )  # fmt: skip
-            await turn.end(None, error)
-            raise
-        turn.transcript = list(response.new_messages)
-        await turn.end(response, None)
-        if debug:
-            logger.debug(
-                "turn %s ends after %.3f s: %s, %d model calls, %d tool calls",
-                turn.id, self._runtime.clock() - turn.ledger.started, response.stop_reason, ledger.model_calls,
-                ledger.tool_calls,
-            )  # fmt: skip
-        return response
+        return PreparedTurn(self.name, chain, request, providers)
 
     def __repr__(self) -> str:
         return f"ChatClient({self.name!r}, model={getattr(self.model, 'name', self.model)!r})"
 
 
-class _Prepared(NamedTuple):
-    """A turn that is ready to run."""
+def _flags(return_direct: Any) -> dict[str, bool]:
+    if return_direct is None:
+        return {}
+    if not isinstance(return_direct, Mapping) or not all(isinstance(flag, bool) for flag in return_direct.values()):
+        raise ConfigurationError(f"return_direct= maps tool names to True or False, not {return_direct!r}.")
+    return dict(return_direct)
 
-    chain: AdvisorChain
-    request: ChatRequest
-    providers: Sequence[ToolProvider]
 
-
-async def _with_provided_tools(request: ChatRequest, providers: Sequence[ToolProvider]) -> ChatRequest:
-    """Ask the tool providers, once per turn."""
-    found = list(request.tools)
-    for provider in providers:
-        found.extend(await provided_tools(provider, request))
-    return request.replace(tools=ToolSet(found))
+def _values(context: Any) -> dict[Any, Any]:
+    if not isinstance(context, Mapping):
+        raise ConfigurationError(f"context= maps keys to values, for example {{KEY: value}}; not {context!r}.")
+    return dict(context)
 
 
 def _listed(advisors: Any) -> list[Any]:

@@ -97,7 +97,7 @@ class Turn:
 
     __slots__ = (
         "id", "runtime", "ledger", "messages", "transcript", "call_ids", "path",
-        "round", "attempt", "emitted_round", "_callbacks",
+        "round", "attempt", "emitted_round", "_callbacks", "_sub_agents",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +126,14 @@ class Turn:
         self.emitted_round = 0
         """The last round that has emitted something (streaming only)."""
         self._callbacks: list[AtTurnEnd] | None = None
+        self._sub_agents: dict[str, int] | None = None
+
+    def path_of(self, sub_agent: str) -> tuple[str, ...]:
+        """The path of a sub-agent that starts in this turn; from its second run on it ends in ``#2``, ``#3``, ..."""
+        if self._sub_agents is None:
+            self._sub_agents = {}
+        number = self._sub_agents[sub_agent] = self._sub_agents.get(sub_agent, 0) + 1
+        return (*self.path, sub_agent if number == 1 else f"{sub_agent}#{number}")
 
     async def end(self, response: ChatResponse[Any] | None, error: BaseException | None) -> None:
         """Await the ``at_turn_end`` callbacks, last registered first, shielded from cancellation for 5 s.

@@ -36,7 +36,7 @@ StopReason: TypeAlias = Literal["final", "return_direct", "limit", "length", "fi
 """Why a turn ended."""
 
 Offers: TypeAlias = "dict[str, tuple[ToolSet, ChatOptions]]"
-"""By call id: what the model was offered when it made the call."""
+"""By the answer's message id: what the model was offered when it gave the answer."""
 
 RETURN_DIRECT = ContextKey[Mapping[str, bool]]("advisorchain.return_direct")
 """Overrides of tools' ``return_direct`` by name, of the call over those of the client."""
@@ -122,8 +122,8 @@ class ChatRequest:
         streaming: whether anyone listens.
         execute: runs one tool invocation through the tool advisors.
         steering: where the running loop collects the messages of `steer`.
-        offers: by call id: the tools and options of the request whose answer made the call. Written by the terminal
-            model call, so that no advisor can forge what was offered; a loop gives every round its own.
+        offers: by the answer's message id: the tools and options that the model had. Written by the terminal model
+            call, so that no advisor can forge what was offered; a loop gives every round its own.
     """
 
     __slots__ = (
@@ -277,7 +277,7 @@ class ChatResponse(Generic[T]):
         self.message = message
         self.usage = usage
         self.stop_reason: StopReason = stop_reason
-        self.new_messages = new_messages or (message,)
+        self.new_messages: tuple[Message, ...] = new_messages or (message,)
         self.direct_results = direct_results
         self.request = request
         self.metadata: Mapping[str, Any] = metadata if metadata is not None else {}

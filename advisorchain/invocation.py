@@ -26,14 +26,13 @@ class ToolInvocation:
         round: the round that runs it.
     """
 
-    __slots__ = ("call", "tool", "request", "round", "_arguments")
+    __slots__ = ("call", "tool", "request", "round")
 
     def __init__(self, call: ToolCall, tool: Tool, request: ChatRequest, round: int = 0) -> None:
         self.call = call
         self.tool = tool
         self.request = request
         self.round = round
-        self._arguments: Any = _KEEP
 
     @property
     def arguments(self) -> Any:
@@ -42,10 +41,7 @@ class ToolInvocation:
         Raises:
             ToolArgumentsError: they are malformed or invalid; says field by field what is wrong.
         """
-        arguments = self._arguments
-        if arguments is _KEEP:
-            arguments = self._arguments = self.tool.validate(self.call.arguments)
-        return arguments
+        return self.tool.validate(self.call.arguments)  # anew each time: an attempt may change what it gets
 
     @property
     def context(self) -> Context:

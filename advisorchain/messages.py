@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
 
 from .errors import TranscriptError
 from .runtime import new_id
@@ -20,7 +20,12 @@ from .runtime import new_id
 class _Frozen(BaseModel):
     # defer_build: validators are built at first use, which halves the package's import time.
     model_config = ConfigDict(
-        frozen=True, extra="forbid", defer_build=True, ser_json_bytes="base64", val_json_bytes="base64"
+        frozen=True,
+        extra="forbid",
+        defer_build=True,
+        ser_json_bytes="base64",
+        val_json_bytes="base64",
+        ser_json_inf_nan="constants",
     )
 
 
@@ -37,6 +42,12 @@ class _Media(_Frozen):
     media_type: str | None = None
     data: bytes | None = None
     url: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        if (self.data is None) == (self.url is None):
+            raise ValueError("give data or url, one of them")
+        return self
 
 
 class ImagePart(_Media):
@@ -81,7 +92,7 @@ class ProviderPart(_Frozen):
 class UnknownPart(BaseModel):
     """A part of a kind that this version does not know; kept with all its fields."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True, ser_json_inf_nan="constants")
     kind: str
 
     @field_validator("kind")
@@ -225,10 +236,15 @@ class ToolMessage(_Message):
 class UnknownMessage(BaseModel):
     """A message of a role that this version does not know; kept with all its fields."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True, ser_json_inf_nan="constants")
     role: str
-    id: str = Field(default_factory=new_id)
-    text: str = ""
+
+    @property
+    def text(self) -> str:
+        """Its text, if it has one."""
+        extra = self.model_extra or {}
+        found = next((extra[name] for name in ("text", "content") if isinstance(extra.get(name), str)), "")
+        return str(found)
 
     @field_validator("role")
     @classmethod
@@ -246,7 +262,7 @@ Message: TypeAlias = KnownMessage | UnknownMessage
 
 @lru_cache(maxsize=1)
 def _adapter() -> TypeAdapter[tuple[Message, ...]]:
-    return TypeAdapter(tuple[Message, ...])
+    return TypeAdapter(tuple[Message, ...], config=ConfigDict(ser_json_inf_nan="constants"))
 
 
 def dump_messages(messages: Iterable[Message]) -> str:
@@ -272,30 +288,40 @@ def check_pairing(messages: Sequence[Message]) -> set[str]:
     Raises:
         TranscriptError: names the calls without a result, or the results without a call.
     """
+    for message in messages:  # most histories hold no tool calls: one cheap pass
+        kind = type(message)
+        if kind is UserMessage or (kind is AssistantMessage and not message.tool_calls) or kind is SystemMessage:  # type: ignore[union-attr]
+            continue
+        return _check_calls(messages)
+    return set()
+
+
+def _check_calls(messages: Sequence[Message]) -> set[str]:
     seen: set[str] = set()
-    if not [m for m in messages if type(m) is ToolMessage or (type(m) is AssistantMessage and m.tool_calls)]:
-        return seen  # most histories hold no tool calls
     open_calls: dict[str, str] = {}
     for message in messages:
-        kind = type(message)
-        if kind is ToolMessage:
-            if message.call_id not in open_calls:  # type: ignore[union-attr]
+        if isinstance(message, ToolMessage):
+            if message.call_id not in open_calls:
                 raise TranscriptError(
-                    f"The tool message for call {message.call_id!r} ({message.name!r}) follows no open tool call "  # type: ignore[union-attr]
+                    f"The tool message for call {message.call_id!r} ({message.name!r}) follows no open tool call "
                     "of that id; put it right after the assistant message that made the call."
                 )
-            del open_calls[message.call_id]  # type: ignore[union-attr]
+            del open_calls[message.call_id]
             continue
         if open_calls:
             break
-        if kind is AssistantMessage and message.tool_calls:  # type: ignore[union-attr]
-            for call in message.tool_calls:  # type: ignore[union-attr]
+        if isinstance(message, AssistantMessage):
+            for call in message.tool_calls:
                 if call.executed_by != "client":
                     continue
                 if call.id in open_calls:
                     raise TranscriptError(f"An assistant message has two tool calls of the id {call.id!r}.")
                 open_calls[call.id] = call.name
             seen.update(open_calls)
+        elif not isinstance(message, SystemMessage | UserMessage | UnknownMessage):
+            raise TranscriptError(
+                f"A prompt is a text, a message or messages; {message!r} ({type(message).__name__}) is no message."
+            )
     if open_calls:
         calls = ", ".join(f"{call_id!r} ({name})" for call_id, name in open_calls.items())
         raise TranscriptError(

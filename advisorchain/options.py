@@ -71,6 +71,8 @@ class ChatOptions(BaseModel):
             return NO_OPTIONS
         if isinstance(options, ChatOptions):
             return options
+        if not isinstance(options, Mapping):
+            raise ConfigurationError(f"options= takes ChatOptions or a mapping of options, not {options!r}.")
         try:
             return cls(**options)
         except ValidationError as exc:
@@ -80,8 +82,9 @@ class ChatOptions(BaseModel):
                 if error["type"] == "extra_forbidden":
                     import difflib
 
-                    near = difflib.get_close_matches(name, cls.model_fields, 1)
-                    hint = f"did you mean {near[0]!r}?" if near else "provider options go into extra={...}."
+                    near = difflib.get_close_matches(name, cls.model_fields, 1, cutoff=0.75)
+                    hint = f"did you mean {near[0]!r}? " if near else ""
+                    hint += "an option of one provider goes into extra={...}"
                     problems.append(f"{name}: unknown option; {hint}")
                 else:
                     problems.append(f"{name}: {error['msg']}")

@@ -34,13 +34,13 @@ def messages_of(prompt: Any) -> tuple[tuple[Message, ...], str | None]:
     """A prompt as messages, and the id of the turn that they belong to, if they do.
 
     Raises:
-        ConfigurationError: the prompt is neither text nor messages.
+        ConfigurationError: the prompt is neither a text, a message, nor a list; `check_pairing` looks at its items.
     """
     if isinstance(prompt, str):
         return (UserMessage(content=prompt),), None
     if isinstance(prompt, _MESSAGES):
         return (prompt,), None
-    if isinstance(prompt, Sequence) and prompt and all(issubclass(kind, _MESSAGES) for kind in set(map(type, prompt))):
+    if isinstance(prompt, Sequence) and prompt and not isinstance(prompt, bytes | bytearray):
         return tuple(prompt), getattr(prompt, "turn_id", None)
     raise ConfigurationError(
         f"A prompt is a text, a message, or a non-empty list of messages, not {type(prompt).__name__} "
@@ -56,6 +56,10 @@ def system_message(text: str | None, variables: Mapping[str, Any] | None) -> Sys
     """
     if text is None:
         raise ConfigurationError("variables= fills placeholders of the system text, but there is none.")
+    if not isinstance(text, str):
+        raise ConfigurationError(f"system= takes a text, not {text!r}.")
+    if variables is not None and not isinstance(variables, Mapping):
+        raise ConfigurationError(f"variables= maps placeholders to values, not {variables!r}.")
     return SystemMessage(content=text if variables is None else filled(text, variables))
 
 

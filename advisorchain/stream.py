@@ -43,7 +43,7 @@ async def start_attempt(request: ChatRequest) -> Emit:
     """
     turn = request.context.turn
     emit = request.emit
-    round = request.round or turn.round
+    turn.round = round = request.round or turn.round
     if turn.emitted_round >= round:
         turn.attempt += 1
         turn.emitted_round = round - 1
@@ -81,12 +81,13 @@ async def emit_text(request: ChatRequest, text: str) -> None:
 class Outlet:
     """Where the events of one turn leave it; remembers the text of the running round."""
 
-    __slots__ = ("turn", "_forward", "_parts")
+    __slots__ = ("turn", "_forward", "_parts", "_round")
 
     def __init__(self, turn: Turn, forward: Emit) -> None:
         self.turn = turn
         self._forward = forward
         self._parts: list[str] = []
+        self._round = 0  # whose text the parts are
 
     def __call__(self, event: Event) -> Awaitable[None]:
         """Stamp the event if nobody has, note its text, hand it on."""
@@ -99,6 +100,9 @@ class Outlet:
         if event.path is turn.path or event.path == turn.path:
             kind = type(event)
             if kind is TextDelta:
+                if event.round != self._round:  # a loop that announces no rounds
+                    self._parts.clear()
+                    self._round = event.round
                 self._parts.append(event.text)  # type: ignore[attr-defined]
             elif kind is RoundStarted or kind is Restarted:
                 self._parts.clear()
@@ -113,7 +117,7 @@ class Outlet:
         if streamed:
             logger.warning(
                 "Turn %s: an advisor changed the answer after it had been streamed; the stream was restarted. "
-                'Give that advisor streams = "hold" (check_advisor finds which one it is).',
+                'Give that advisor streams = "hold".',
                 turn.id,
             )
             turn.attempt += 1

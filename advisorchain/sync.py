@@ -7,7 +7,9 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Generic
+
+from typing_extensions import TypeVar
 
 from .errors import ConfigurationError
 from .events import Event
@@ -17,7 +19,7 @@ from .stream import ChatStream
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
-T = TypeVar("T")
+T = TypeVar("T", default=str)
 
 _lock = threading.Lock()
 _portal: BlockingPortal | None = None
@@ -43,7 +45,7 @@ def background_portal() -> BlockingPortal:
             "call_sync and stream_sync would wait for their own event loop here; use await client.call(...)."
         )
     with _lock:
-        if _portal is None:
+        if _portal is None or _portal_thread is None or not _portal_thread.is_alive():
             ready: threading.Event = threading.Event()
             found: list[BlockingPortal] = []
 
@@ -67,31 +69,67 @@ def background_portal() -> BlockingPortal:
 def run_sync(fn: Callable[[], Awaitable[T]]) -> T:
     """Run ``await fn()`` on the background loop; Ctrl-C cancels it and waits until it has ended."""
 
-    ended = threading.Event()
+    import anyio
 
-    async def run() -> T:
+    portal = background_portal()
+    ended = threading.Event()
+    scopes: list[anyio.CancelScope] = []
+    interrupted = False
+
+    async def run() -> T | _Raised | None:
         try:
-            return await fn()
+            with anyio.CancelScope() as scope:
+                scopes.append(scope)
+                if interrupted:
+                    scope.cancel()
+                return await fn()
+            return None
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:
+            return _Raised(error)  # an exit must not take the background loop with it
         finally:
             ended.set()
 
-    future = background_portal().start_task_soon(run)
+    async def interrupt() -> bool:
+        """Cancel the turn; whether it had started at all."""
+        nonlocal interrupted
+        interrupted = True
+        await anyio.lowlevel.checkpoint()  # a turn that was just handed over begins now
+        for scope in scopes:
+            scope.cancel()
+        return bool(scopes)
+
     try:
-        return future.result()
+        outcome = portal.start_task_soon(run).result()
     except KeyboardInterrupt:
-        future.cancel()
-        ended.wait()
+        if portal.call(interrupt):
+            ended.wait()
         raise
+    if isinstance(outcome, _Raised):
+        raise outcome.error
+    return outcome  # type: ignore[return-value]
 
 
-class SyncStream:
+class _Raised:
+    """An error on its way to the calling thread."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class SyncStream(Generic[T]):
     """A `ChatStream` for sync code; made by ``client.stream_sync()``."""
 
-    def __init__(self, make: Callable[[], ChatStream[Any]]) -> None:
-        self._stream = make()
+    def __init__(self, stream: ChatStream[T]) -> None:
+        self._stream = stream
 
-    def __enter__(self) -> SyncStream:
-        run_sync(self._stream.__aenter__)
+    def __enter__(self) -> SyncStream[T]:
+        try:
+            run_sync(self._stream.__aenter__)
+        except BaseException:
+            run_sync(lambda: self._stream.__aexit__(None, None, None))
+            raise
         return self
 
     def __exit__(
@@ -115,6 +153,6 @@ class SyncStream:
             except StopAsyncIteration:
                 return
 
-    def response(self) -> ChatResponse[Any]:
+    def response(self) -> ChatResponse[T]:
         """Wait for the end of the turn; see `ChatStream.response`."""
         return run_sync(self._stream.response)

@@ -11,7 +11,8 @@ from .exchange import ChatRequest, ChatResponse
 from .invocation import ToolResult
 from .messages import ToolCall, ToolMessage
 from .prompt import Transcript
-from .tools.batch import offered_tools, run_calls
+from .tools.batch import offered_tools, refusal_of, run_calls
+from .tools.definition import Tool
 from .tools.result import MAX_RESULT_CHARS, convert_result, trim
 
 NOT_EXECUTED = "Not executed: the application did not allow this call."
@@ -47,17 +48,25 @@ async def execute_tools(
         raise ConfigurationError("The response has no open tool calls.")
     chosen = _chosen(opened, calls, given)
     request = request.muted()
-    to_run = list(chosen.values())
-    ran = await run_calls(request, to_run, offered_tools(request, to_run)) if to_run else []
+    # Model and memory read the calls as they were run, not as the model wrote them.
+    edited = tuple(chosen.get(call.id, call) for call in response.message.tool_calls)
+    response = response.replace(message=response.message.model_copy(update={"tool_calls": edited}))
+    tools = dict(zip(opened, offered_tools(request, response), strict=True))
+    refusal = refusal_of(request, response)
+    ran: list[ToolResult] = []
+    if chosen and refusal is None:
+        ran = await run_calls(request, list(chosen.values()), [tools[call_id] for call_id in chosen])
     found = {result.call_id: result for result in ran}
-    ordered = [found.get(call_id) or _given(call, given, request) for call_id, call in opened.items()]
-    turn = request.context.turn
-    messages = [_message(result, request) for result in ordered]
-    turn.ledger.rounds += 1
-    direct = tuple(ordered) if all(result.return_direct and not result.is_error for result in ordered) else ()
-    return ToolExecution(
-        Transcript((*turn.messages, *response.new_messages, *messages), turn.id), tuple(ordered), direct
+    ordered = tuple(
+        found.get(call_id) or _given(call, given, refusal or NOT_EXECUTED, tools[call_id], request)
+        for call_id, call in opened.items()
     )
+    turn = request.context.turn
+    turn.ledger.rounds += 1
+    messages = [_message(result, tools[result.call_id]) for result in ordered]
+    transcript = Transcript((*turn.messages, *response.new_messages, *messages), turn.id)
+    direct = all(result.return_direct and not result.is_error for result in ordered)
+    return ToolExecution(transcript, ordered, ordered if direct else ())
 
 
 def _chosen(
@@ -80,15 +89,13 @@ def _chosen(
     return chosen
 
 
-def _given(call: ToolCall, given: Mapping[str, Any], request: ChatRequest) -> ToolResult:
+def _given(call: ToolCall, given: Mapping[str, Any], refusal: str, tool: Tool, request: ChatRequest) -> ToolResult:
     """The caller's own result of a call; without one, an error result."""
     value = given.get(call.id)
-    result = ToolResult.error(NOT_EXECUTED) if value is None else convert_result(value)
-    (tool,) = offered_tools(request, [call])
+    result = ToolResult.error(refusal) if value is None else convert_result(value)
     return result.stamped(call.id, call.name, tool.is_direct(request.context), tool.source, tool.trusted)
 
 
-def _message(result: ToolResult, request: ChatRequest) -> ToolMessage:
-    tool = request.tools.get(result.name)
-    limit = tool.max_result_chars if tool is not None else None
+def _message(result: ToolResult, tool: Tool) -> ToolMessage:
+    limit = tool.max_result_chars
     return result.message(trim(result.content, MAX_RESULT_CHARS if limit is None else limit))

@@ -19,6 +19,7 @@ from advisorchain import (
     Tool,
     ToolCall,
     ToolInvocation,
+    ToolNext,
     ToolResult,
     Usage,
     UserMessage,
@@ -202,11 +203,11 @@ async def test_concurrent_loops_run_the_tools_that_they_offered(run: Any) -> Non
 
 async def test_tool_advisors_may_call_next_zero_or_many_times(run: Any) -> None:
     @tool_advisor(order=700)
-    async def cache(invocation: ToolInvocation, call_next: Any) -> ToolResult:
+    async def cache(invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
         if invocation.call.arguments == {"a": 0, "b": 0}:
             return ToolResult("cached")
         await call_next(invocation)
-        result: ToolResult = await call_next(invocation)
+        result = await call_next(invocation)
         return result
 
     ran: list[int] = []
@@ -221,6 +222,40 @@ async def test_tool_advisors_may_call_next_zero_or_many_times(run: Any) -> None:
     response = await run(ChatClient(ScriptedModel([step, "ok"]), tools=[count], advisors=[cache]), "?")
     assert [message.text for message in response.new_messages[1:3]] == ["cached", "2"]
     assert ran == [1, 1]
+
+
+@both_sides
+async def test_a_timeout_of_an_advisor_arrives_as_itself(run: Any, order: int) -> None:
+    cancelled: list[bool] = []
+
+    @chat_advisor(order=order)
+    async def deadline(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        with anyio.fail_after(0.05):
+            return await call_next(request)
+
+    async def hangs(request: ChatRequest) -> ChatResponse[Any]:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            cancelled.append(True)
+        raise AssertionError
+
+    with pytest.raises(TimeoutError):
+        await run(ChatClient(hangs, advisors=[deadline]), "?")
+    assert cancelled == [True]
+
+
+async def test_a_chain_may_be_long(run: Any) -> None:
+    def one(number: int) -> Any:
+        @chat_advisor(order=number, name=f"advisor_{number}")
+        async def add_one(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+            response = await call_next(request)
+            return response.replace(metadata={"depth": response.metadata.get("depth", 0) + 1})
+
+        return add_one
+
+    client = ChatClient(ScriptedModel(["deep"]), advisors=[one(number) for number in range(200)])
+    assert (await run(client, "?")).metadata == {"depth": 200}
 
 
 # What an advisor gets and gives --------------------------------------------------------------------------------------
@@ -302,7 +337,7 @@ def test_function_advisors_take_the_functions_name() -> None:
         return await call_next(request)
 
     @tool_advisor(order=2, name="other")
-    async def second(invocation: ToolInvocation, call_next: Any) -> ToolResult:
+    async def second(invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
         return await call_next(invocation)
 
     assert (first.name, first.order, second.name, second.order) == ("first", 1, "other", 2)

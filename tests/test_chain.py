@@ -9,12 +9,14 @@ import pytest
 from advisorchain import (
     Advisor,
     ChatClient,
+    ChatNext,
     ChatRequest,
     ChatResponse,
     ConfigurationError,
     Order,
     ToolCall,
     ToolInvocation,
+    ToolNext,
     ToolResult,
     tool,
 )
@@ -37,15 +39,15 @@ class Trace(Advisor):
         self.order = order
         self.log = log
 
-    async def advise(self, request: ChatRequest, call_next: Any) -> ChatResponse[Any]:
+    async def advise(self, request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
         self.log.append(f"{self.name}>")
-        response: ChatResponse[Any] = await call_next(request)
+        response = await call_next(request)
         self.log.append(f"<{self.name}")
         return response
 
-    async def advise_tool(self, invocation: ToolInvocation, call_next: Any) -> ToolResult:
+    async def advise_tool(self, invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
         self.log.append(f"{self.name}[")
-        result: ToolResult = await call_next(invocation)
+        result = await call_next(invocation)
         self.log.append(f"]{self.name}")
         return result
 
@@ -60,9 +62,9 @@ class OneRoundLoop:
     def __init__(self) -> None:
         self.ran = 0
 
-    async def advise(self, request: ChatRequest, call_next: Any) -> ChatResponse[Any]:
+    async def advise(self, request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
         self.ran += 1
-        first: ChatResponse[Any] = await call_next(request)
+        first = await call_next(request)
         if not first.tool_calls:
             return first
         messages: list[Any] = [*first.new_messages]
@@ -71,7 +73,7 @@ class OneRoundLoop:
             assert found is not None
             result = await request.execute(ToolInvocation(call, found, request, 1))
             messages.append(result.stamped(call.id, call.name, False, "local", True).message())
-        second: ChatResponse[Any] = await call_next(request.replace(messages=(*request.messages, *messages)))
+        second = await call_next(request.replace(messages=(*request.messages, *messages)))
         return second.replace(new_messages=(*messages, second.message))
 
 
@@ -161,7 +163,7 @@ def test_orders_that_are_no_ints_are_refused(order: Any) -> None:
 
 def test_a_missing_order_is_refused() -> None:
     class NoOrder(Advisor):
-        async def advise(self, request: ChatRequest, call_next: Any) -> ChatResponse[Any]:
+        async def advise(self, request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
             return await call_next(request)
 
     assert "'no_order'" in refused(NoOrder())
@@ -177,7 +179,7 @@ def test_the_ends_of_the_ladder_are_orders() -> None:
 class TokenBudgetAdvisor(Advisor):
     order = 300
 
-    async def advise(self, request: ChatRequest, call_next: Any) -> ChatResponse[Any]:
+    async def advise(self, request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
         return await call_next(request)
 
 
@@ -290,7 +292,7 @@ def test_a_loop_without_advise_is_refused() -> None:
         order = 500
         is_tool_loop = True
 
-        async def advise_tool(self, invocation: ToolInvocation, call_next: Any) -> ToolResult:
+        async def advise_tool(self, invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
             return await call_next(invocation)
 
     assert "'hollow'" in refused(Hollow())

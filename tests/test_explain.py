@@ -10,10 +10,12 @@ import pytest
 from advisorchain import (
     Advisor,
     ChatClient,
+    ChatNext,
     ChatRequest,
     ChatResponse,
     ConfigurationError,
     ToolInvocation,
+    ToolNext,
     ToolResult,
     chat_advisor,
     tool,
@@ -31,25 +33,25 @@ async def add(a: int, b: int) -> int:
 class AuditAdvisor(Advisor):
     order = 100
 
-    async def advise(self, request: ChatRequest, call_next: Any) -> ChatResponse[Any]:
+    async def advise(self, request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
         return await call_next(request)
 
-    async def advise_tool(self, invocation: ToolInvocation, call_next: Any) -> ToolResult:
+    async def advise_tool(self, invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
         return await call_next(invocation)
 
 
 @chat_advisor(order=300)
-async def greeting(request: ChatRequest, call_next: Any) -> ChatResponse[Any]:
+async def greeting(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
     return await call_next(request)
 
 
 @tool_advisor(order=560, name="tool_guard")
-async def guard(invocation: ToolInvocation, call_next: Any) -> ToolResult:
+async def guard(invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
     return await call_next(invocation)
 
 
 @chat_advisor(order=225, streams="hold")
-async def redact(request: ChatRequest, call_next: Any) -> ChatResponse[Any]:
+async def redact(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
     return await call_next(request)
 
 

@@ -291,5 +291,7 @@ async def test_restarted_comes_before_the_text_of_the_next_attempt() -> None:
 
     model = ScriptedModel(["first", "second"], chunk_size=100)
     async with ChatClient(model, advisors=[twice]).stream("?") as stream:
-        found = [(type(event).__name__, event.attempt) async for event in stream if type(event) in (TextDelta, Restarted)]
+        found = [
+            (type(event).__name__, event.attempt) async for event in stream if type(event) in (TextDelta, Restarted)
+        ]
     assert found == [("TextDelta", 0), ("Restarted", 1), ("TextDelta", 1)]

@@ -181,6 +181,35 @@ async def test_concurrent_attempts_that_are_not_muted(order: int) -> None:
     check(events, response)
 
 
+async def test_concurrent_loops_that_are_not_muted() -> None:
+    @chat_advisor(order=OUTSIDE)
+    async def race(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        found: list[ChatResponse[Any]] = []
+
+        async def one() -> None:
+            found.append(await call_next(request.fork()))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(one)
+            group.start_soon(one)
+        return found[0]
+
+    async def slow(request: ChatRequest) -> ChatResponse[Any]:
+        number = next(count)
+        text = f"text {number} "
+        for letter in text:
+            await request.emit(TextDelta(letter))
+            await anyio.lowlevel.checkpoint()
+        calls = (call(number),) if request.messages[-1].role == "user" else ()
+        return ChatResponse(AssistantMessage(content=text, tool_calls=calls))
+
+    count = iter(range(100))
+    events, response = await collect(ChatClient(slow, tools=[add], advisors=[race]))
+    texts = round_texts(events)
+    assert texts[max(texts)] == response.text
+    check_tools(events)
+
+
 @pytest.mark.parametrize("fail_in_round", [1, 2])
 async def test_a_retry_outside_the_loop(fail_in_round: int) -> None:
     @chat_advisor(order=OUTSIDE)
@@ -237,6 +266,20 @@ async def test_a_tap_and_an_answer_that_agree(order: int, caplog: pytest.LogCapt
     events, response = await collect(ChatClient(model, advisors=[shout]))
     assert check(events, response) == {1: "ALL OF IT"}
     assert restarts(events) == 0 and not caplog.records
+
+
+@both_sides
+async def test_a_tap_that_changes_text_which_the_answer_keeps(order: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def upper(event: Event, emit: Emit) -> None:
+        await emit(dataclasses.replace(event, text=event.text.upper()) if isinstance(event, TextDelta) else event)
+
+    @chat_advisor(order=order)
+    async def shout(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        return await call_next(request.tap(upper))
+
+    events, response = await collect(ChatClient(ScriptedModel(["all of it"]), advisors=[shout]))
+    assert check(events, response) == {1: "all of it"}
+    assert restarts(events) == 1 and len(caplog.records) == 1
 
 
 @both_sides

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -41,7 +41,7 @@ OUTSIDE, INSIDE = 300, 600
 class RedactAdvisor(Advisor):
     """Takes the secret out of answers; written with ``advise`` alone."""
 
-    streams = "hold"
+    streams: Literal["pass", "hold"] = "hold"
 
     def __init__(self, order: int) -> None:
         self.order = order

@@ -170,6 +170,14 @@ async def test_return_direct() -> None:
     assert restarts(events) == 0
 
 
+async def test_calls_in_the_callers_hands() -> None:
+    events, response = await collect(
+        ChatClient(ScriptedModel([["Let me see. ", call()]]), tools=[add]), tool_loop=False
+    )
+    assert check(events, response) == {1: "Let me see. "}
+    assert len(response.tool_calls) == 1 and restarts(events) == 0
+
+
 # Limits --------------------------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ from advisorchain import (
     ToolCall,
     ToolContext,
     ToolFinished,
+    ToolRegistry,
     ToolStarted,
     TurnAbortedError,
     Usage,
@@ -56,8 +57,8 @@ async def flights(city: str) -> dict[str, Any]:
     return {"to": city, "price": 120}
 
 
-def ask(agent: str, prompt: str = "do it", id: str | None = None) -> ToolCall:
-    return ToolCall(agent, {"prompt": prompt}, id=id)
+def ask(agent: str, prompt: str = "do it") -> ToolCall:
+    return ToolCall(agent, {"prompt": prompt})
 
 
 def texts(events: list[Event], *path: str) -> dict[int, str]:
@@ -161,6 +162,21 @@ async def test_a_direct_sub_agent(run: Any) -> None:
     agent = sub.as_tool("agent", "Knows the weather.", return_direct=True)
     response = await run(ChatClient(ScriptedModel([[ask("agent")]]), tools=[agent]), "?")
     assert response.text == '{"city":"Rome","sunny":true}' and response.stop_reason == "return_direct"
+
+
+async def test_an_agent_may_call_itself(run: Any) -> None:
+    async def countdown(request: ChatRequest) -> ChatResponse[Any]:
+        number = int(request.user_text)
+        if number == 0 or request.messages[-1].role == "tool":
+            return ChatResponse(AssistantMessage(content=f"{number}"))
+        return ChatResponse(AssistantMessage(tool_calls=(ask("again", str(number - 1)),)))
+
+    registry = ToolRegistry()
+    client = ChatClient(countdown, tools=[registry])
+    registry.register(client.as_tool("again", "Counts down."))
+    assert (await run(client, "3")).text == "3"
+    if run.mode == "stream":
+        assert {event.path for event in run.events} == {(), ("again",), ("again",) * 2, ("again",) * 3}
 
 
 async def test_usage_adds_to_the_parent(run: Any) -> None:

@@ -14,6 +14,7 @@ from ..exchange import RETURN_DIRECT, ChatNext, ChatRequest, ChatResponse, ToolS
 from ..invocation import ToolResult
 from ..messages import AssistantMessage, TextPart
 from ..order import Order
+from ..stream import emit_text
 
 logger = logging.getLogger("advisorchain")
 
@@ -77,7 +78,10 @@ class ReturnDirectAdvisor(Advisor):
         if results:
             answers = self._answers(results)
             if answers:
-                return self._respond(request, answers)
+                response = self._respond(request, answers)
+                if request.streaming:
+                    await emit_text(request, response.text)
+                return response
             why_not = self._why_not(results, request)
             if why_not is not None:
                 context[_WHY_NOT] = (context.turn, why_not)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,11 +17,13 @@ from ..messages import AssistantMessage, Message
 from ..order import Order
 from ..shield import run_shielded
 from ..stream import emit_text, start_round
-from ..tools.batch import CONCURRENCY, offer_of, offered_tools, run_calls, with_unique_ids
+from ..tools.batch import CONCURRENCY, offered_tools, refusal_of, run_calls, with_unique_ids
 from ..tools.definition import Tool
 from ..tools.execution import ErrorDetail
-from ..tools.limits import Breach, Limit, LoopLimits, OnLimit, Repeats
+from ..tools.limits import Breach, Limit, LoopLimits, OnLimit, Repeats, call_key
 from ..tools.result import MAX_RESULT_CHARS, trim
+
+logger = logging.getLogger("advisorchain")
 
 FINALIZE_SECONDS = 5.0
 """How long ``finalize_loop`` may take when the turn is cancelled."""
@@ -106,8 +109,10 @@ class ToolCallingAdvisor(Advisor):
             rounds=max_rounds, calls=max_calls, calls_per_tool=max_calls_per_tool, repeats=max_repeats,
             seconds=max_seconds, tokens=max_tokens, on_limit=on_limit,
         )  # fmt: skip
-        if concurrency < 1:
-            raise ConfigurationError(f"concurrency must be at least 1 (is {concurrency}).")
+        if not isinstance(concurrency, int) or concurrency < 1:
+            raise ConfigurationError(f"concurrency must be at least 1 (is {concurrency!r}).")
+        if not isinstance(max_result_chars, int) or max_result_chars < 0:
+            raise ConfigurationError(f"max_result_chars must be at least 0 (is {max_result_chars!r}).")
         if error_detail not in ("type", "message"):
             raise ConfigurationError(f"error_detail must be 'type' or 'message', not {error_detail!r}.")
         self.concurrency = concurrency
@@ -157,13 +162,19 @@ class ToolCallingAdvisor(Advisor):
             response = await self._run(request, state, turn, call_next)
         except BaseException as error:
             if self._finalizes:
-                await run_shielded(partial(self.finalize_loop, error, state), FINALIZE_SECONDS)
+                await run_shielded(partial(self._finalize_failed, error, state), FINALIZE_SECONDS)
             raise
         if request.streaming:
             await self._round_finished(request, response, state, turn)
         if self._finalizes:
             response = await self.finalize_loop(response, state) or response
         return response
+
+    async def _finalize_failed(self, error: BaseException, state: LoopState) -> None:
+        try:
+            await self.finalize_loop(error, state)
+        except Exception:  # the loop's own error is the one to raise
+            logger.exception("finalize_loop of %r failed", self.name)
 
     async def _run(self, request: ChatRequest, state: LoopState, turn: Turn, call_next: ChatNext) -> ChatResponse[Any]:
         while True:
@@ -174,21 +185,27 @@ class ToolCallingAdvisor(Advisor):
             if not calls:
                 return self._finish(response, state, turn)
             refusal = self._refusal(sent, response, state)
+            if request.options.tool_choice not in (None, "auto", "none"):
+                # A forced choice is for the first answer: kept, the model could never stop calling tools.
+                request = request.replace(options=request.options.replace(tool_choice="auto"))
             if refusal is not None:
                 if state.refused_rounds > 1:  # the retry was no better
                     return self._finish(response, state, turn)
                 await self._refuse(sent, response, refusal, state, turn)
                 continue
-            tools = offered_tools(sent, calls)
-            repeatable = frozenset([tool.name for tool in tools if tool.repeatable])
-            breach = self.limits.check(calls, repeatable, turn.ledger, state.repeats, turn.runtime.clock())
+            tools = offered_tools(sent, response)
+            counts = self.limits.repeats is not None
+            keys = [call_key(call) for call, tool in zip(calls, tools, strict=True) if counts and not tool.repeatable]
+            breach = self.limits.check(calls, keys, turn.ledger, state.repeats, turn.runtime.clock())
             if breach is not None:
                 return await self._at_limit(breach, request, sent, response, state, turn, call_next)
             response = with_unique_ids(response, turn)
             calls = response.tool_calls
             turn.ledger.rounds += 1
             results = await run_calls(sent, calls, tools, concurrency=self.concurrency, error_detail=self.error_detail)
-            state.repeats.record(calls, results)
+            if keys:
+                counted = [result for result, tool in zip(results, tools, strict=True) if not tool.repeatable]
+                state.repeats.record(keys, counted)
             state.results = tuple(results)
             messages = [self._message(result, tool) for result, tool in zip(results, tools, strict=True)]
             self._close_round(response, messages, state, turn)
@@ -220,7 +237,8 @@ class ToolCallingAdvisor(Advisor):
         if self._hooked:
             response = await self.after_round(response, state)
         if state.steering:
-            state.append(*state.steering)
+            # A retried attempt steers again: the same message is kept once.
+            state.append(*{(message.role, message.text): message for message in state.steering}.values())
             state.steering.clear()
         if sent.streaming and turn.emitted_round < state.round and response.text:
             await emit_text(sent, response.text)  # a short-circuit, or a model that does not stream
@@ -228,13 +246,9 @@ class ToolCallingAdvisor(Advisor):
 
     def _refusal(self, sent: ChatRequest, response: ChatResponse[Any], state: LoopState) -> str | None:
         """Why the calls of this answer must not run, or None."""
-        state.refused_rounds += 1
-        if response.stop_reason == "length":
-            return "Not executed: the answer was cut at its length limit. Call again, with shorter arguments."
-        if offer_of(sent, response.tool_calls[0])[1].tool_choice == "none":
-            return "Not executed: tools may not be called now. Answer without them."
-        state.refused_rounds = 0
-        return None
+        refusal = refusal_of(sent, response)
+        state.refused_rounds = 0 if refusal is None else state.refused_rounds + 1
+        return refusal
 
     async def _refuse(
         self, sent: ChatRequest, response: ChatResponse[Any], text: str, state: LoopState, turn: Turn
@@ -254,7 +268,8 @@ class ToolCallingAdvisor(Advisor):
         self, response: ChatResponse[Any], results: Sequence[Message], state: LoopState, turn: Turn
     ) -> None:
         """Take a complete round into the transcript."""
-        state.append(*response.new_messages, *results)
+        state.append(*response.new_messages, *results, *state.steering)
+        state.steering.clear()
         turn.transcript = state.new_messages
 
     async def _at_limit(
@@ -304,7 +319,7 @@ class ToolCallingAdvisor(Advisor):
             response = response.replace(message=response.message.model_copy(update={"tool_calls": kept}))
         if reason is not None:
             metadata = {**metadata, reason[0]: reason[1]}
-        state.append(*response.new_messages)
+        state.new_messages.extend(response.new_messages)
         turn.transcript = state.new_messages
         return response.replace(
             new_messages=tuple(state.new_messages),

@@ -58,17 +58,17 @@ def _model(name: str) -> ChatNext:
     provider, _, rest = name.partition(":")
     if provider == "openai" and rest:
         return _openai(rest)
-    raise UsageProblem(f"There is no model {name!r}; {_nearest(name)}. Models: keyword, openai:<model>.")
+    raise UsageProblem(f"There is no model {name!r}: {_nearest(name)} Models: keyword, openai:<model>.")
 
 
 def _nearest(name: str) -> str:
     provider, colon, rest = name.partition(":")
     if provider == "openai":
-        return f"name one, for example 'openai:{DEFAULT_OPENAI_MODEL}'"
+        return f"name one, for example 'openai:{DEFAULT_OPENAI_MODEL}'."
     if not colon and name.startswith(("gpt-", "chatgpt", "o1", "o3", "o4")):
-        return f"did you mean 'openai:{name}'?".rstrip("?")
+        return f"did you mean 'openai:{name}'?"
     near = difflib.get_close_matches(provider, [KEYWORD, "openai"], 1, cutoff=0)[0]
-    return f"did you mean {near!r}" if near == KEYWORD else f"did you mean 'openai:{rest or DEFAULT_OPENAI_MODEL}'"
+    return f"did you mean {KEYWORD if near == KEYWORD else f'openai:{rest or DEFAULT_OPENAI_MODEL}'!r}?"
 
 
 def _openai(name: str) -> ChatNext:

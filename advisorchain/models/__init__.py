@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 __all__ = ["ChatModel", "KeywordModel"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name == "KeywordModel":  # loaded when asked for: most applications never need it
         from .keyword import KeywordModel

@@ -13,8 +13,9 @@ from ..events import TextDelta, ToolCallDelta
 from ..exchange import ChatRequest, ChatResponse, StopReason
 from ..messages import AssistantMessage, Message, ToolCall, ToolMessage, Usage
 from .keyword_answer import Outcome, ask_for, cannot_help, from_results, may_not_call
-from .keyword_arguments import MISSING, Filler
+from .keyword_arguments import Filler
 from .keyword_plan import PlannedCall, Planner, call_key, profile
+from .keyword_schema import MISSING
 from .keyword_text import CJK, Clues, is_chinese, normal
 
 CHARACTERS_PER_TOKEN = 4

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .keyword_arguments import as_list, as_mapping
+from .keyword_schema import as_list, as_mapping
 
 MAX_RESULT = 2_000
 """How many characters of one result a sentence quotes."""

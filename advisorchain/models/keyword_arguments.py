@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
+from .keyword_schema import MISSING, YES_NO, Schema, as_list, as_mapping, converted, kind_of, within
 from .keyword_text import STOP_WORDS, Clue, Clues, is_chinese, split_name, stem, terms, words_of
 
-Schema = Mapping[str, Any]
-
-
-def as_list(value: object) -> list[Any]:
-    """The value if it is a list, else an empty one: a schema of somebody else may hold anything."""
-    return value if isinstance(value, list) else []
-
-
-def as_mapping(value: object) -> Schema:
-    """The value if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
-MISSING: Final[Any] = object()
-"""What `Filler.value` gives when the text says nothing."""
-MAX_DEPTH = 6
-"""How deep schemas may nest."""
+MAX_DEPTH = 4
+"""How deep schemas may nest; they may refer to themselves."""
+MAX_VALUES = 2_000
+"""How many values are looked for in one schema."""
+MAX_OPTIONS = 8
+"""How many members of a union are tried."""
 
 _IDS = words_of("id ids no number num code key ref reference uuid identifier ticket 编号 单号")
-_WHOLE = words_of("prompt question text message input content body sentence task instruction instructions")
+_PROMPTS = words_of("prompt question task instruction instructions")
+_WHOLE = words_of("text message input content body sentence")
 _QUERIES = words_of("query q keyword keywords topic search term terms phrase pattern subject")
 _PLACES = words_of("city location place destination origin country address region from to where town")
 _PEOPLE = words_of("name person user username customer employee author who recipient")
@@ -35,6 +26,9 @@ _ADDRESSEES = words_of("to cc bcc recipient recipients receiver sender")
 _REASONS = words_of("thought thoughts reasoning rationale reason why")
 _FROM = words_of("from origin source departure start")
 _TO = words_of("to destination target arrival end")
+_BEFORE_FROM = re.compile(r"(?:\bfrom\s+|从)$", re.I)
+_BEFORE_TO = re.compile(r"(?:\bto\s+|[到去往飞])$", re.I)
+_NOWHERE = re.compile(r"(?!)")
 _EXPRESSION = re.compile(r"[\d(][\d\s+*/().^×÷-]*[\d)]")
 _AFTER = re.compile(
     r"\b(?:in|for|at|near|of|about|on|to|named|called|from)\s+([A-Za-z][\w'-]*(?:\s+[A-Za-z][\w'-]*){0,2})", re.I
@@ -42,7 +36,6 @@ _AFTER = re.compile(
 _NO = re.compile(
     r"\b(?:no|not|without|don't|never|exclude|excluding)\s+(?:\w+\s+)?$|(?:不|别|无)[\u4e00-\u9fff]?$", re.I
 )
-_YES_NO = {"true": True, "yes": True, "false": False, "no": False}
 
 
 class Filler:
@@ -60,11 +53,12 @@ class Filler:
         self._clues = clues
         self._known = known
         self._reason = reason
+        self._looked = 0
 
     def fill(self, schema: Schema, depth: int = 0) -> tuple[dict[str, Any], list[str]]:
         """The properties that the text says, and the required ones that it does not."""
         properties = as_mapping(schema.get("properties"))
-        required = [name for name in as_list(schema.get("required")) if name in properties]
+        required = [name for name in as_list(schema.get("required")) if isinstance(name, str) and name in properties]
         found: dict[str, Any] = {}
         # Named in the text first, then what is recognised by its form, then loose words: each clue is used once.
         for rank in range(3):
@@ -88,7 +82,8 @@ class Filler:
     # One value -------------------------------------------------------------------------------------------------------
 
     def _ranked(self, name: str, schema: Schema, rank: int, required: bool, depth: int) -> Any:
-        if depth > MAX_DEPTH:
+        self._looked += 1
+        if depth > MAX_DEPTH or self._looked > MAX_VALUES:
             return MISSING
         for option in self._options(schema):
             if rank == 0:
@@ -97,31 +92,26 @@ class Filler:
                 value = self._formed(name, option, required, depth)
             else:
                 value = self._loose(name, option, required)
-            if value is not MISSING and _within(value, option):
+            if value is not MISSING and within(value, option):
                 return value
         return MISSING
 
-    def _options(self, schema: Schema) -> list[Schema]:
+    def _options(self, schema: Schema, depth: int = 0) -> list[Schema]:
         """The schema without references, unions and null."""
-        seen = 0
-        while isinstance(reference := schema.get("$ref"), str) and seen < MAX_DEPTH:
+        if depth > MAX_DEPTH:
+            return []
+        if isinstance(reference := schema.get("$ref"), str):
             target: Any = self._root
             for part in reference.removeprefix("#/").split("/"):
                 target = as_mapping(target).get(part)
-            if not isinstance(target, Mapping):
-                return []
-            schema = {**as_mapping(target), **{key: value for key, value in schema.items() if key != "$ref"}}
-            seen += 1
+            around = {key: value for key, value in schema.items() if key != "$ref"}
+            return self._options({**as_mapping(target), **around}, depth + 1) if target is not None else []
         for union in ("anyOf", "oneOf", "allOf"):
             options = [as_mapping(option) for option in as_list(schema.get(union))]
-            if not options or seen >= MAX_DEPTH:
-                continue
-            around = {key: value for key, value in schema.items() if key not in (union, "default")}
-            found: list[Schema] = []
-            for option in options:
-                if option.get("type") != "null":
-                    found += self._options(option) if "$ref" in option else [{**around, **option}]
-            return found
+            if options:
+                around = {key: value for key, value in schema.items() if key not in (union, "default")}
+                wanted = [{**around, **option} for option in options if option.get("type") != "null"]
+                return [found for option in wanted[:MAX_OPTIONS] for found in self._options(option, depth + 1)]
         kind = schema.get("type")
         if isinstance(kind, list):
             return [{**schema, "type": each} for each in as_list(kind) if each != "null"]
@@ -129,19 +119,19 @@ class Filler:
 
     def _named(self, name: str, schema: Schema) -> Any:
         """``name=value``, ``name: value``, ``name is value``."""
-        if not name or _kind(schema) not in ("string", "integer", "number", "boolean"):
+        if not name or kind_of(schema) not in ("string", "integer", "number", "boolean"):
             return MISSING
         spoken = r"[\s_-]?".join(map(re.escape, split_name(name))) or re.escape(name)
-        value = r"(\"[^\"]*\"|[^\s,，。;；?？!！]+)"
-        pattern = rf"(?<![A-Za-z0-9])(?:{re.escape(name)}|{spoken})\s*(?:[=:：]|\s(?:is|of)\s|为|是)\s*{value}"
+        said = r"(\"[^\"]*\"|[^\s,，。;；?？!！]+)"
+        pattern = rf"(?<![A-Za-z0-9])(?:{re.escape(name)}|{spoken})\s*(?:[=:：]|\s(?:is|of)\s|为|是)\s*{said}"
         for match in re.finditer(pattern, self._clues.text, re.I):
             word = match[1].strip("\"'.")
             if word.lower() in STOP_WORDS or self._clues.is_taken(*match.span(1)):
                 continue
-            converted = _converted(word, schema)
-            if converted is not MISSING and _within(converted, schema):
+            value = converted(word, schema)
+            if value is not MISSING and within(value, schema):
                 self._clues.mark(*match.span(1))
-                return converted
+                return value
         return MISSING
 
     def _formed(self, name: str, schema: Schema, required: bool, depth: int) -> Any:
@@ -149,7 +139,7 @@ class Filler:
             return schema["const"]
         if isinstance(schema.get("enum"), list):
             return self._choice(as_list(schema["enum"]))
-        kind = _kind(schema)
+        kind = kind_of(schema)
         if kind == "boolean":
             return self._flag(name, required)
         if kind in ("integer", "number"):
@@ -189,7 +179,7 @@ class Filler:
             if match:
                 return _NO.search(self._clues.text[: match.start()]) is None
         answer = re.search(r"\b(true|false|yes|no)\b", self._clues.text, re.I) if required else None
-        return MISSING if answer is None else _YES_NO[answer[1].lower()]
+        return MISSING if answer is None else YES_NO[answer[1].lower()]
 
     def _number(self, name: str, schema: Schema, required: bool) -> Any:
         words = {stem(word) for word in split_name(name)} - {"max", "min", "num", "numb", "count", "of"}
@@ -203,13 +193,13 @@ class Filler:
             return any(stem(word) in words for word in around)
 
         def fits(clue: Clue) -> bool:
-            value = _converted(clue.value, schema)
-            return value is not MISSING and _within(value, schema)
+            value = converted(clue.value, schema)
+            return value is not MISSING and within(value, schema)
 
         value = self._clues.take("number", lambda clue: fits(clue) and near(clue))
         if value is None and required:
             value = self._clues.take("number", fits)
-        return MISSING if value is None else _converted(value, schema)
+        return MISSING if value is None else converted(value, schema)
 
     def _list(self, name: str, schema: Schema, required: bool, depth: int) -> Any:
         items = schema.get("items")
@@ -241,7 +231,7 @@ class Filler:
         if kind is None and words & {"day", "mail", "link"}:
             kind = {"day": "date", "mail": "email", "link": "url"}[min(words & {"day", "mail", "link"})]
         if kind is not None:
-            found = clues.take(kind, lambda clue: _within(clue.value, schema))
+            found = clues.take(kind, lambda clue: within(clue.value, schema))
             if found is not None:
                 return found
             return MISSING
@@ -250,12 +240,12 @@ class Filler:
         if self._is_id(name, schema):
 
             def fits(clue: Clue) -> bool:
-                return _within(clue.value, schema)
+                return within(clue.value, schema)
 
-            return clues.take("id", fits) or clues.take("number", fits) or MISSING
+            return clues.take("number" if not clues.has("id") else "id", fits) or MISSING
         if isinstance(schema.get("pattern"), str):
             for each in ("id", "number", "name", "quoted"):
-                if found := clues.take(each, lambda clue: _within(clue.value, schema)):
+                if found := clues.take(each, lambda clue: within(clue.value, schema)):
                     return found
         return MISSING
 
@@ -272,7 +262,7 @@ class Filler:
     # Loose words -----------------------------------------------------------------------------------------------------
 
     def _loose(self, name: str, schema: Schema, required: bool) -> Any:
-        if _kind(schema) != "string" or "enum" in schema or "const" in schema or schema.get("format"):
+        if kind_of(schema) != "string" or "enum" in schema or "const" in schema or schema.get("format"):
             return MISSING
         if self._is_id(name, schema):
             return MISSING
@@ -290,28 +280,39 @@ class Filler:
         if "expression" in words or "formula" in words:
             match = _EXPRESSION.search(clues.text)
             return match[0].strip() if match else None
+        if words & _PROMPTS:
+            return clues.text.strip() or None
         if (quoted := clues.take("quoted")) is not None:
             return quoted
         if words & _WHOLE:
             return clues.text.strip() or None
-        for side, before in ((_FROM, r"(?:\bfrom\s+|从)$"), (_TO, r"(?:\bto\s+|到|去)$")):
-            if words & side:
-                wanted = re.compile(before, re.I)
-                named = clues.take("name", lambda clue, r=wanted: r.search(clues.text[: clue.start]) is not None)  # type: ignore[misc]
-                if named is not None:
-                    return named
-        named = clues.take("name") or self._chinese_rest() or (self._after_preposition() if required else None)
+        wanted, other = (_BEFORE_FROM, _BEFORE_TO) if words & _FROM else (_BEFORE_TO, _BEFORE_FROM)
+        if not words & (_FROM | _TO):
+            other = _NOWHERE
+        elif (named := clues.take("name", lambda clue: self._stands_after(wanted, clue.start))) is not None:
+            return named
+
+        def fits(clue: Clue) -> bool:
+            return not terms(clue.value) <= self._known and not self._stands_after(other, clue.start)
+
+        named = clues.take("name", fits) or self._chinese_rest(other)
+        if named is None and required:
+            named = self._after_preposition(other)
         if named is None and required and words & _QUERIES:
             return clues.text.strip() or None
         return named
 
-    def _chinese_rest(self) -> str | None:
+    def _stands_after(self, before: re.Pattern[str], position: int) -> bool:
+        return before.search(self._clues.text[:position]) is not None
+
+    def _chinese_rest(self, other: re.Pattern[str]) -> str | None:
         for piece, start in self._clues.rest(self._known):
-            self._clues.mark(start, start + len(piece))
-            return piece
+            if not self._stands_after(other, start):
+                self._clues.mark(start, start + len(piece))
+                return piece
         return None
 
-    def _after_preposition(self) -> str | None:
+    def _after_preposition(self, other: re.Pattern[str]) -> str | None:
         for match in reversed(list(_AFTER.finditer(self._clues.text))):
             words: list[str] = []
             for word in match[1].split():
@@ -322,66 +323,8 @@ class Filler:
                 ):
                     break
                 words.append(word)
-            if words and not self._clues.is_taken(*match.span(1)):
+            taken = self._clues.is_taken(*match.span(1)) or self._stands_after(other, match.start(1))
+            if words and not taken:
                 self._clues.mark(*match.span(1))
                 return " ".join(words)
         return None
-
-
-# Values --------------------------------------------------------------------------------------------------------------
-
-
-def _kind(schema: Schema) -> str:
-    kind = schema.get("type")
-    if isinstance(kind, str):
-        return kind
-    return "object" if "properties" in schema else "string"
-
-
-def _converted(text: str, schema: Schema) -> Any:
-    """A text as the schema's type, or `MISSING`."""
-    choices = schema.get("enum")
-    if isinstance(choices, list):
-        return next((choice for choice in as_list(choices) if str(choice).lower() == text.lower()), MISSING)
-    kind = _kind(schema)
-    if kind == "boolean":
-        return _YES_NO.get(text.lower(), MISSING)
-    if kind in ("integer", "number"):
-        try:
-            number = float(text.replace(",", ""))
-        except ValueError:
-            return MISSING
-        if number != number or number in (float("inf"), float("-inf")):
-            return MISSING
-        if number.is_integer() and "e" not in text.lower():
-            return int(number) if "." in text else int(text.replace(",", ""))
-        return MISSING if kind == "integer" else number
-    return text
-
-
-def _within(value: Any, schema: Schema) -> bool:
-    """Whether a value keeps the schema's simple bounds; the tool's own validation looks at the rest."""
-    if isinstance(value, bool):
-        return True
-    if isinstance(value, int | float):
-        bounds = {name: schema.get(name) for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")}
-        low, high, over, under = (bound if isinstance(bound, int | float) else None for bound in bounds.values())
-        return not (
-            (low is not None and value < low)
-            or (high is not None and value > high)
-            or (over is not None and value <= over)
-            or (under is not None and value >= under)
-        )
-    if isinstance(value, str):
-        shortest, longest = schema.get("minLength"), schema.get("maxLength")
-        if isinstance(shortest, int) and len(value) < shortest:
-            return False
-        if isinstance(longest, int) and len(value) > longest:
-            return False
-        pattern = schema.get("pattern")
-        if isinstance(pattern, str):
-            try:
-                return re.search(pattern, value[:200]) is not None
-            except re.error:
-                return True
-    return True

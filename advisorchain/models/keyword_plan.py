@@ -7,11 +7,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from .keyword_arguments import Filler, Schema, as_list, as_mapping
-from .keyword_text import Clues, split_name, terms, terms_of_question
+from .keyword_arguments import Filler
+from .keyword_schema import Schema, as_list, as_mapping
+from .keyword_text import Clues, has_id, split_name, terms, terms_of_question
 
 if TYPE_CHECKING:
     from ..tools import Tool
@@ -20,6 +22,8 @@ THRESHOLD = 0.7
 """The least score at which a tool is meant."""
 MAX_CALLS = 8
 """How many calls one text may ask for."""
+MAX_CLAUSES = 20
+"""Into how many clauses a text is cut; what follows is one more."""
 
 _CLAUSES = re.compile(
     r"\s*(?:[;；。?？!！\n]|[,，、](?!\d)|\.\s|\b(?:and then|and also|and|then|also|plus)\b|"
@@ -143,7 +147,7 @@ class Planner:
             groups.append(_Group(tool, start, clause_end, why))
             start = clause_end
         if groups:
-            return groups
+            return [*groups[:-1], groups[-1]._replace(end=len(self._text))]
         score, tool, why = self._ranked(self._text)[0]
         if score >= THRESHOLD:
             return [_Group(tool, 0, len(self._text), why)]
@@ -153,13 +157,13 @@ class Planner:
     def _ranked(self, text: str) -> list[tuple[float, Tool, tuple[str, ...]]]:
         """All tools with their score and the terms that made it, best first; equal scores keep the tools' order."""
         words, lower = terms_of_question(text), text.lower()
-        has_id = Clues(text, self._today).find("id") is not None
+        id_said = has_id(text)
         ranked: list[tuple[float, Tool, tuple[str, ...]]] = []
         for tool in self._tools:
             own = self._profiles[tool.name]
             hits = sorted(words.keys() & own.weights.keys())
             score = sum(words[hit] * own.weights[hit] / math.sqrt(self._frequency[hit]) for hit in hits)
-            score += 0.5 if score and has_id and _takes_an_id(tool) else 0.0
+            score += 1.0 if score and id_said and _takes_an_id(tool) else 0.0
             score += sum(1.0 for choice in own.choices if _says(lower, choice))
             if _says(lower, own.name) and ("_" in own.name or len(own.name) > 3):
                 score += 10.0
@@ -169,8 +173,7 @@ class Planner:
 
     def _tool_for_an_id(self) -> Tool | None:
         """The tool that an id alone can mean: the last one called, or else the only one that takes an id."""
-        clues = Clues(self._text, self._today)
-        if clues.find("id") is None:
+        if not has_id(self._text):
             return None
         takers = [tool for tool in self._tools if _takes_an_id(tool)]
         last = [tool for tool in takers if tool.name == self._last]
@@ -206,7 +209,8 @@ class Planner:
         arguments, missing = Filler(tool.input_schema, clues, known, reason).fill(tool.input_schema)
         if missing or _valid(tool, arguments):
             return PlannedCall(tool, arguments, tuple(missing))
-        required = {name: arguments[name] for name in tool.input_schema.get("required") or () if name in arguments}
+        names = as_list(tool.input_schema.get("required"))
+        required = {name: value for name, value in arguments.items() if name in names}
         if _valid(tool, required):
             return PlannedCall(tool, required, ())
         return PlannedCall(tool, {}, tuple(required) or tuple(arguments))
@@ -234,7 +238,7 @@ def _valid(tool: Tool, arguments: dict[str, Any]) -> bool:
 def _clauses(text: str) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     start = 0
-    for match in _CLAUSES.finditer(text):
+    for match in islice(_CLAUSES.finditer(text), MAX_CLAUSES):
         spans.append((start, match.start()))
         start = match.end()
     spans.append((start, len(text)))
@@ -244,8 +248,10 @@ def _clauses(text: str) -> list[tuple[int, int]]:
 def _says(text: str, phrase: str) -> bool:
     """Whether a lower-case text has the phrase as whole words; Chinese has no word borders."""
     for form in {phrase, phrase.replace("_", " ")}:
-        edge = r"(?<![a-z0-9_])" if form[:1].isascii() else ""
-        if form and re.search(edge + re.escape(form) + (r"(?![a-z0-9_])" if form[-1:].isascii() else ""), text):
+        if not form or form not in text:  # most are not: no pattern is compiled for them
+            continue
+        edge = r"(?<![a-z0-9_])" if form[0].isascii() else ""
+        if re.search(edge + re.escape(form) + (r"(?![a-z0-9_])" if form[-1].isascii() else ""), text):
             return True
     return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 CJK = "\u3400-\u4dbf\u4e00-\u9fff"
@@ -45,7 +46,8 @@ _LEXICON = (
     ("weather forecast", "天气 气温 预报"), ("search", "搜索 查找 检索"), ("calculate calculator", "计算"),
     ("add sum plus", "相加 求和 加上"), ("subtract minus difference", "相减 减去"), ("multiply times", "相乘 乘以"),
     ("divide", "相除 除以"), ("order", "订单"), ("user profile", "用户 资料"), ("flight", "航班 机票"),
-    ("hotel", "酒店"), ("book booking reserve", "预订 预定"), ("cancel", "取消"), ("time clock", "时间 几点"), ("date", "日期"),
+    ("hotel", "酒店"), ("book booking reserve", "预订 预定"), ("cancel", "取消"),
+    ("time clock", "时间 几点"), ("date", "日期"),
     ("city", "城市"), ("translate", "翻译"), ("send", "发送"), ("email mail", "邮件 邮箱"), ("message", "消息"),
     ("price cost", "价格 费用"), ("stock inventory", "库存 股票"), ("customer", "客户"), ("employee", "员工"),
     ("department", "部门"), ("file document", "文件 文档"), ("create", "创建 新建"), ("delete remove", "删除"),
@@ -182,6 +184,13 @@ _RULES = (
 _OWN_WORDS = frozenset({"quoted", "name"})  # these may contain other clues
 MAX_TEXT = 20_000
 """How many characters of a text are searched for clues."""
+MAX_CLUES = 100
+"""How many clues of one form are taken from a text."""
+
+
+def has_id(text: str) -> bool:
+    """Whether the text has something written like an id."""
+    return any(kind == "id" and pattern.search(text) for kind, pattern in _RULES)
 
 
 class Clues:
@@ -193,7 +202,7 @@ class Clues:
         self._clues: list[Clue] = []
         self._taken: list[tuple[int, int]] = []
         for kind, pattern in _RULES:
-            for match in pattern.finditer(self.text):
+            for match in islice(pattern.finditer(self.text), MAX_CLUES):
                 value = self._value(kind, match)
                 span = match.start(), match.end()
                 if value is None or (kind not in _OWN_WORDS and self._overlaps(span)):
@@ -243,6 +252,10 @@ class Clues:
             return None
         self.mark(clue.start, clue.end)
         return clue.value
+
+    def has(self, kind: str) -> bool:
+        """Whether the text has a clue of a kind, taken or not."""
+        return any(clue.kind == kind for clue in self._clues)
 
     def mark(self, start: int, end: int) -> None:
         """Take a piece of the text, and every clue in it."""

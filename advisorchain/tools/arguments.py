@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,9 +33,11 @@ class ModelArguments:
             ToolArgumentsError: says field by field what is wrong.
         """
         try:
-            if type(arguments) is str and not arguments.isspace() and arguments:
+            if isinstance(arguments, str) and arguments and not arguments.isspace():
                 return self._from_json(arguments)  # type: ignore[no-any-return]
-            return self._from_python(arguments or {})  # type: ignore[no-any-return]
+            # A blank text means no arguments: models send it for tools without parameters.
+            values = copy.deepcopy(arguments) if isinstance(arguments, dict) else {}
+            return self._from_python(values)  # type: ignore[no-any-return]
         except ValidationError as exc:
             raise argument_error(tool, self._problems(exc)) from None
 

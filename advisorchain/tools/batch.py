@@ -17,24 +17,30 @@ CONCURRENCY = 8
 """How many calls of one round run at once."""
 
 
-def offer_of(sent: ChatRequest, call: ToolCall) -> tuple[ToolSet, ChatOptions]:
-    """The tools and options that the model had when it made the call, as the terminal recorded them.
+def offer_of(sent: ChatRequest, response: ChatResponse[Any]) -> tuple[ToolSet, ChatOptions]:
+    """The tools and options that the model had when it gave this answer, as the terminal recorded them.
 
-    For a call that an advisor made up: those that the model last had in this round, else those of ``sent``.
+    For an answer that an advisor made up: those that the model last had in this round, else those of ``sent``.
     """
     offers = sent.offers
     if not offers:
         return sent.tools, sent.options
-    return offers.get(call.id) or offers[next(reversed(offers))]
+    return offers.get(response.message.id) or offers[next(reversed(offers))]
 
 
-def offered_tools(sent: ChatRequest, calls: Sequence[ToolCall]) -> list[Tool]:
-    """For every call the tool that the model was offered under that name, or a placeholder that fails."""
-    tools: list[Tool] = []
-    for call in calls:
-        offered, _ = offer_of(sent, call)
-        tools.append(offered.get(call.name) or UnknownTool(call.name, offered))
-    return tools
+def offered_tools(sent: ChatRequest, response: ChatResponse[Any]) -> list[Tool]:
+    """For every call of the answer the tool that was offered under its name, or a placeholder that fails."""
+    offered, _ = offer_of(sent, response)
+    return [offered.get(call.name) or UnknownTool(call.name, offered) for call in response.tool_calls]
+
+
+def refusal_of(sent: ChatRequest, response: ChatResponse[Any]) -> str | None:
+    """Why the calls of an answer must not run, in words for the model; None when they may."""
+    if response.stop_reason == "length":
+        return "Not executed: the answer was cut at its length limit. Call again, with shorter arguments."
+    if offer_of(sent, response)[1].tool_choice == "none":
+        return "Not executed: tools may not be called now. Answer without them."
+    return None
 
 
 def with_unique_ids(response: ChatResponse[Any], turn: Turn) -> ChatResponse[Any]:

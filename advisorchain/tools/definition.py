@@ -8,7 +8,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -17,7 +17,7 @@ from ..errors import ConfigurationError
 from ..exchange import RETURN_DIRECT, ChatRequest
 from ..invocation import ToolInvocation, ToolResult
 from ..messages import ToolCall
-from .result import convert_result
+from .result import bounded, convert_result
 from .schema import SchemaArguments
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ logger = logging.getLogger("advisorchain.tools")
 
 DEFAULT_TIMEOUT = 60.0
 """Seconds one tool call may take, unless the tool says otherwise."""
+
+M = TypeVar("M", bound=BaseModel)
 
 ResultConverter = Callable[[Any], Any]
 
@@ -166,8 +168,13 @@ class Tool:
         if "name" in values:
             _check_name(values["name"])
         timeout = values.get("timeout")
-        if timeout is not None and timeout <= 0:
-            raise ConfigurationError(f"Tool {self.name!r}: timeout must be over 0 seconds, or None (is {timeout}).")
+        if timeout is not None and (not isinstance(timeout, int | float) or timeout <= 0):
+            raise ConfigurationError(f"Tool {self.name!r}: timeout must be over 0 seconds, or None (is {timeout!r}).")
+        limit = values.get("max_result_chars")
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise ConfigurationError(
+                f"Tool {self.name!r}: max_result_chars must be at least 0, or None (is {limit!r})."
+            )
         self._set(**values)
 
     def _complete(self) -> None:
@@ -221,8 +228,8 @@ class Tool:
 
     def convert(self, value: Any) -> ToolResult:
         """The value as a `ToolResult`, through ``result_converter`` if there is one."""
-        if type(value) is ToolResult:
-            return value
+        if isinstance(value, ToolResult):
+            return value.replace(content=bounded(value.content))
         converter = self.result_converter
         if converter is None:
             return convert_result(value)
@@ -270,7 +277,7 @@ class Tool:
         return ToolRegistry(tools_of(obj))
 
     @staticmethod
-    def from_model(model: builtins.type[BaseModel], handler: Callable[..., Any], **settings: Any) -> Tool:
+    def from_model(model: builtins.type[M], handler: Callable[[M], Any], **settings: Any) -> Tool:
         """A tool whose arguments are a pydantic model: ``handler(model_instance)``, sync or async.
 
         The name defaults to the model's in snake_case, the description to its docstring.

@@ -78,7 +78,7 @@ async def _run_call(
 ) -> ToolResult:
     try:
         result = await request.execute(ToolInvocation(call, tool, request, request.round))
-        if type(result) is not ToolResult:
+        if not isinstance(result, ToolResult):
             raise ConfigurationError(
                 f"A tool advisor answered the call of {call.name!r} with {type(result).__name__}, not a ToolResult; "
                 "does it miss a return?"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, overload
 
 from pydantic import BaseModel
@@ -31,10 +32,11 @@ class FunctionTool(Tool):
                 f"Tool function {getattr(fn, '__qualname__', fn)} is an async generator; return one value, and report "
                 "progress with ToolContext.progress(...)."
             )
-        name = str(settings.get("name") or getattr(fn, "__name__", type(fn).__name__))
-        origin = f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', type(fn).__qualname__)}"
+        named = fn.func if isinstance(fn, partial) else fn
+        name = str(settings.get("name") or getattr(named, "__name__", type(fn).__name__))
+        origin = f"{getattr(named, '__module__', '?')}.{getattr(named, '__qualname__', type(fn).__qualname__)}"
         signature = Signature(fn, origin)
-        doc = parse_docstring(inspect.getdoc(fn) if inspect.isroutine(fn) else getattr(fn, "__doc__", None))
+        doc = parse_docstring(inspect.getdoc(named) if inspect.isroutine(named) else getattr(named, "__doc__", None))
         self._set(
             name=name,
             origin=origin,

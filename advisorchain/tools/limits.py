@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic_core import from_json
 
 from ..context import Ledger
 from ..errors import ConfigurationError
@@ -34,6 +36,23 @@ class Breach:
     message: str
 
 
+def call_key(call: ToolCall) -> tuple[str, str]:
+    """What makes two calls the same: the tool's name and the arguments, however their JSON is written."""
+    arguments: Any = call.arguments
+    try:
+        if isinstance(arguments, str) and arguments:
+            arguments = from_json(arguments)
+        return call.name, repr(sorted(arguments.items())) if arguments else "[]"
+    except Exception:  # malformed, no object, or nested too deeply: compared as it came
+        return call.name, arguments if isinstance(arguments, str) else str(id(arguments))
+
+
+def _result_key(result: ToolResult) -> int:
+    if not result.parts:
+        return hash(result.content)
+    return hash((result.content, repr(result.parts)))
+
+
 class Repeats:
     """Counts identical calls with identical results since the last round that brought something new.
 
@@ -47,27 +66,26 @@ class Repeats:
         self._last: dict[tuple[str, str], int] = {}  # call -> hash of its last result
         self._news = 0
 
-    def count(self, call: ToolCall) -> int:
-        """How often this call has given the same result since something new came up."""
-        name, arguments = call.name, str(call.arguments)
-        last = self._last.get((name, arguments))
+    def count(self, key: tuple[str, str]) -> int:
+        """How often the call of this `call_key` has given the same result since something new came up."""
+        last = self._last.get(key)
         if last is None:
             return 0
-        news, count = self._seen[name, arguments, last]
+        news, count = self._seen[(*key, last)]
         return count if news == self._news else 0
 
-    def record(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
-        """Note a round's calls and results."""
-        pairs = [(call.name, str(call.arguments), hash(result.content)) for call, result in zip(calls, results)]  # noqa: B905
+    def record(self, keys: Sequence[tuple[str, str]], results: Sequence[ToolResult]) -> None:
+        """Note a round's calls (their `call_key`) and results."""
+        pairs = [(*key, _result_key(result)) for key, result in zip(keys, results, strict=True)]
         seen = self._seen
         for pair in pairs:
             if pair not in seen:
                 self._news += 1
                 break
-        for pair in pairs:
+        for key, pair in zip(keys, pairs, strict=True):
             news, count = seen.get(pair, (0, 0))
             seen[pair] = (self._news, count + 1 if news == self._news else 1)
-            self._last[pair[:2]] = pair[2]
+            self._last[key] = pair[2]
 
 
 class LoopLimits:
@@ -94,8 +112,12 @@ class LoopLimits:
             ("max_rounds", rounds), ("max_calls", calls), ("max_repeats", repeats), ("max_seconds", seconds),
             ("max_tokens", tokens),
         ):  # fmt: skip
-            if value is not None and value <= 0:
-                raise ConfigurationError(f"{name} must be over 0, or None for no limit (is {value}).")
+            if value is not None and (not isinstance(value, int | float) or value <= 0):
+                raise ConfigurationError(f"{name} must be over 0, or None for no limit (is {value!r}).")
+        per_tool = calls_per_tool.values() if isinstance(calls_per_tool, Mapping) else (calls_per_tool,)
+        for value in per_tool:
+            if value is not None and (not isinstance(value, int) or value < 0):
+                raise ConfigurationError(f"max_calls_per_tool must be an int of at least 0 (is {value!r}).")
         self.rounds = rounds
         self.calls = calls
         self.calls_per_tool = calls_per_tool
@@ -114,9 +136,17 @@ class LoopLimits:
             self.outcomes[limit] = outcome
 
     def check(
-        self, batch: Sequence[ToolCall], repeatable: frozenset[str], ledger: Ledger, repeats: Repeats, now: float
+        self,
+        batch: Sequence[ToolCall],
+        counted: Sequence[tuple[str, str]],
+        ledger: Ledger,
+        repeats: Repeats,
+        now: float,
     ) -> Breach | None:
-        """The first limit that running this batch would break, or None."""
+        """The first limit that running this batch would break, or None.
+
+        ``counted`` are the keys of the calls that the limit of identical calls counts.
+        """
         if self.tokens is not None and (ledger.usage.total_tokens or 0) >= self.tokens:
             return self._breach("tokens", self.tokens, f"{self.tokens} tokens")
         if self.seconds is not None and now - ledger.started >= self.seconds:
@@ -138,9 +168,9 @@ class LoopLimits:
                 if ledger.calls_by_tool.get(name, 0) + count > allowed:
                     return self._breach("calls_per_tool", allowed, f"{allowed} calls of the tool {name!r}")
         if self.repeats is not None:
-            for call in batch:
-                if call.name not in repeatable and repeats.count(call) >= self.repeats:
-                    what = f"{self.repeats} identical calls of the tool {call.name!r} with the same result"
+            for key in counted:
+                if repeats.count(key) >= self.repeats:
+                    what = f"{self.repeats} identical calls of the tool {key[0]!r} with the same result"
                     return self._breach("repeats", self.repeats, what)
         return None
 

@@ -28,8 +28,8 @@ def convert_result(value: Any) -> ToolResult:
         return ToolResult(bounded(value), artifact=value)
     if kind is int:
         return ToolResult(str(value), artifact=value)
-    if kind is ToolResult:
-        return value  # type: ignore[no-any-return]
+    if isinstance(value, ToolResult):
+        return value
     if isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -21,7 +22,7 @@ def parse_arguments(tool: str, arguments: dict[str, Any] | str | None) -> dict[s
     if arguments is None:
         return {}
     if isinstance(arguments, dict):
-        return arguments
+        return copy.deepcopy(arguments)  # what a tool does to its arguments must not change the transcript
     if not arguments.strip():
         return {}
     try:
@@ -55,6 +56,8 @@ def check_schema(tool: str, schema: Mapping[str, Any]) -> None:
     Raises:
         ConfigurationError: says where it is not.
     """
+    if not isinstance(schema, Mapping):
+        raise ConfigurationError(f"Tool {tool!r}: input_schema must be a JSON schema of an object, not {schema!r}.")
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
 

@@ -150,8 +150,15 @@ def parse_docstring(text: str | None) -> Docstring:
     from docstring_parser import parse
 
     parsed = parse(text)
-    description = "\n\n".join(filter(None, (parsed.short_description, parsed.long_description)))
+    # Parameters are told in the schema; returns and raises are no help to a model. A note or an example is.
+    others = [f"{meta.args[0].capitalize()}: {meta.description}" for meta in parsed.meta if _is_note(meta)]
+    description = "\n\n".join(filter(None, (parsed.short_description, parsed.long_description, *others)))
     return Docstring(description, {p.arg_name: p.description or "" for p in parsed.params})
+
+
+def _is_note(meta: Any) -> bool:
+    told = ("param", "attribute", "return", "yield", "raise", "except")
+    return bool(meta.description and meta.args) and not meta.args[0].lower().startswith(told)
 
 
 _SECTION = re.compile(

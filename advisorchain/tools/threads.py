@@ -56,7 +56,7 @@ async def run_in_thread(tool: str, fn: Callable[[], Any]) -> Any:
                 return None
             state = "running"
         try:
-            return fn()
+            return (fn(),)  # trio takes no coroutine as a thread's value
         finally:
             with _lock:
                 if state == "abandoned":
@@ -64,7 +64,8 @@ async def run_in_thread(tool: str, fn: Callable[[], Any]) -> Any:
                 state = "returned"
 
     try:
-        return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=_limiter_of_loop())
+        (value,) = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=_limiter_of_loop())
+        return value
     except anyio.get_cancelled_exc_class():
         with _lock:
             if state == "waiting":

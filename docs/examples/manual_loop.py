@@ -1,4 +1,4 @@
-"""The tool loop in the application's hands: a gate decides on every call, the user can stop between rounds."""
+"""The tool loop in the application's hands: with a gate, and a stop between rounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def message(event: str, **data: Any) -> str:
 
 
 async def turn(
-    client: ChatClient, prompt: str, allowed: Callable[[ToolCall], bool], stopped: Callable[[], bool]
+    client: ChatClient,
+    prompt: str,
+    allowed: Callable[[ToolCall], bool],
+    stopped: Callable[[], bool],
 ) -> AsyncIterator[str]:
     """Run rounds until the model answers, the user stops, or there were too many."""
     history: str | Sequence[Message] = prompt
@@ -39,18 +42,24 @@ async def turn(
             yield message("stopped", open_calls=len(response.tool_calls))
             return
         calls = [call for call in response.tool_calls if allowed(call)]
-        execution = await client.execute_tools(response, calls)  # the calls left out get an error result
+        execution = await client.execute_tools(
+            response, calls
+        )  # the calls left out get an error result
         for result in execution.results:
-            yield message("tool", name=result.name, failed=result.is_error, content=result.content)
+            yield message(
+                "tool", name=result.name, failed=result.is_error, content=result.content
+            )
         if execution.direct:
-            yield message("done", text="\n\n".join(result.content for result in execution.direct))
+            yield message(
+                "done", text="\n\n".join(result.content for result in execution.direct)
+            )
             return
         history = execution.messages
     yield message("stopped", rounds=MAX_ROUNDS)
 
 
 def create_app(client: ChatClient, allowed: Callable[[ToolCall], bool]) -> Starlette:
-    """``POST /chat/{chat_id}`` with ``{"prompt": "..."}``, and ``POST /stop/{chat_id}``."""
+    """``POST /chat/{chat_id}`` with ``{"prompt": "..."}``; ``POST /stop/{chat_id}``."""
     stop_requests: set[str] = set()
 
     async def chat(request: Request) -> StreamingResponse:
@@ -65,5 +74,8 @@ def create_app(client: ChatClient, allowed: Callable[[ToolCall], bool]) -> Starl
         return Response(status_code=204)
 
     return Starlette(
-        routes=[Route("/chat/{chat_id}", chat, methods=["POST"]), Route("/stop/{chat_id}", stop, methods=["POST"])]
+        routes=[
+            Route("/chat/{chat_id}", chat, methods=["POST"]),
+            Route("/stop/{chat_id}", stop, methods=["POST"]),
+        ]
     )

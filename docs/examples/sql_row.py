@@ -1,4 +1,4 @@
-"""A row of a database as text, or NOT_FOUND; the connection is read-only and the value is bound, never pasted in."""
+"""A row of a database as text, or NOT_FOUND."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from advisorchain import tool
 
 
 class Orders:
-    """Looks up orders in an SQLite file."""
+    """Looks up orders. Read-only; the number is bound, never pasted into the SQL."""
 
     def __init__(self, path: Path) -> None:
         self.uri = f"{path.resolve().as_uri()}?mode=ro"
@@ -21,7 +21,9 @@ class Orders:
         # Sync tools run in threads: each call has its own connection.
         with closing(sqlite3.connect(self.uri, uri=True)) as database:
             database.row_factory = sqlite3.Row
-            row = database.execute("SELECT id, item, status FROM orders WHERE id = ?", (order_id,)).fetchone()
+            row = database.execute(
+                "SELECT id, item, status FROM orders WHERE id = ?", (order_id,)
+            ).fetchone()
         if row is None:
             return "NOT_FOUND"
-        return "\n".join(f"{column}: {row[column]}" for column in row.keys())  # noqa: SIM118 - a Row iterates values
+        return "\n".join(f"{column}: {value}" for column, value in dict(row).items())

@@ -47,14 +47,16 @@ def as_message(event: Event) -> str | None:
 
 
 async def events(client: ChatClient, prompt: str) -> AsyncIterator[str]:
-    """A turn as server-sent events. When the browser leaves, the turn is cancelled with this generator."""
+    """A turn as server-sent events; when the browser leaves, the turn is cancelled."""
     try:
         async with client.stream(prompt) as stream:
             async for event in stream:
                 if (text := as_message(event)) is not None:
                     yield text
     except AdvisorChainError as error:
-        yield message("error", kind=type(error).__name__)  # the status line is sent already: say it in the stream
+        yield message(
+            "error", kind=type(error).__name__
+        )  # the status line is sent already: say it in the stream
 
 
 def create_app(client: ChatClient) -> Starlette:

@@ -16,7 +16,9 @@ class Profile(BaseModel):
 
 
 PROFILES = {
-    "ada": Profile(name="Ada Lovelace", team="Engines", languages=["English", "French"]),
+    "ada": Profile(
+        name="Ada Lovelace", team="Engines", languages=["English", "French"]
+    ),
     "wen": Profile(name="李文", team="Reisen", languages=["中文", "Deutsch"]),
 }
 

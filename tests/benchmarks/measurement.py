@@ -22,8 +22,8 @@ from statistics import median
 
 from workloads import SIDES, WORKLOADS, Side, Workload, check
 
-BATCH_SECONDS = 0.02
-"""CPU time of one batch, about."""
+BATCH_SECONDS = 0.008
+"""CPU time of one batch, about: short, so that most batches run without a switch to another process."""
 
 Sample = Callable[[], Awaitable[float]]
 """Takes CPU seconds per unit (request, chunk, import) of one batch."""
@@ -31,11 +31,19 @@ Sample = Callable[[], Awaitable[float]]
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured: a ratio (or another number), and the seconds behind it."""
+    """What was measured: a ratio (or another number), and the seconds behind it.
+
+    Attributes:
+        value: the ratio, or the growth exponent.
+        seconds, bare_seconds: of one unit, the median.
+        best, bare_best: of one unit, the shortest: what it costs when nobody disturbs.
+    """
 
     value: float
-    seconds: float
+    seconds: float = math.nan
     bare_seconds: float = math.nan
+    best: float = math.nan
+    bare_best: float = math.nan
 
 
 async def batch(side: Side, count: int) -> float:
@@ -92,7 +100,7 @@ async def paired(ours: Sample, bare: Sample, pairs: int) -> Measured:
         bare_times.append(await bare())
         times.append(await ours())
     ratio = median(ours_s / bare_s for ours_s, bare_s in zip(times, bare_times, strict=True))
-    return Measured(ratio, median(times), median(bare_times))
+    return Measured(ratio, median(times), median(bare_times), min(times), min(bare_times))
 
 
 async def growth(workload: Workload, few: int, many: int) -> Measured:
@@ -103,7 +111,36 @@ async def growth(workload: Workload, few: int, many: int) -> Measured:
     gc.collect()
     pairs = [(await batch(short, many // few), await batch(long, 1)) for _ in range(5)]
     low, high = min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)
-    return Measured(math.log(high / low) / math.log(many / few), high)
+    return Measured(math.log(high / low) / math.log(many / few))
+
+
+class Quiet:
+    """Waits for quiet moments, ``seconds`` in all; where the system does not tell how busy it is, it never waits."""
+
+    def __init__(self, seconds: float) -> None:
+        self.left = seconds
+
+    def wait(self) -> None:
+        """Return when four fifths of the machine are idle, or when all the time is used up."""
+        while self.left > 0 and (busy := self._busy()) is not None and busy > 0.2:
+            pass
+
+    def _busy(self, seconds: float = 0.2) -> float | None:
+        """The busy part of all cores while this process sleeps."""
+        try:
+            before = _ticks()
+        except (OSError, ValueError):
+            return None
+        time.sleep(seconds)
+        self.left -= seconds
+        idle, total = (after - earlier for after, earlier in zip(_ticks(), before, strict=True))
+        return 1 - idle / max(total, 1)
+
+
+def _ticks() -> tuple[int, int]:
+    """The idle and all the clock ticks of the machine so far."""
+    ticks = [int(number) for number in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
 
 
 @lru_cache(maxsize=1)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import dataclasses
-import importlib
 import inspect
 import io
 import os
@@ -19,18 +17,68 @@ import subprocess
 import sys
 import textwrap
 import types
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-import advisorchain
-from advisorchain import ChatClient, Order, errors, events
-from advisorchain.advisors import ToolCallingAdvisor
-from advisorchain.testing import ScriptedModel
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 
-from .markdown import PAGES, ROOT, Block, blocks_of
+_FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>\w*)(?P<attributes>.*)$")
+_COMMENT = re.compile(r"^<!-- (?P<key>[\w-]+): (?P<value>.+) -->$")
+
+
+@dataclass
+class Block:
+    """One fenced block.
+
+    ``marks`` are the comments right above it: ``<!-- file: examples/sse.py -->`` (the block is that file),
+    ``<!-- needs: OPENAI_API_KEY -->`` (it cannot run here: it is type-checked instead).
+    """
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    marks: dict[str, str]
+    output: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """The page's blocks in order; a ``text`` block right after a ``python`` block is its output."""
+    blocks: list[Block] = []
+    marks: dict[str, str] = {}
+    between = False  # prose since the last block
+    lines = iter(enumerate(page.read_text(encoding="utf-8").splitlines(), 1))
+    for number, line in lines:
+        fence = _FENCE.match(line)
+        if fence is None:
+            comment = _COMMENT.match(line)
+            if comment is not None:
+                marks[comment["key"]] = comment["value"]
+            elif line.strip():
+                marks, between = {}, True
+            continue
+        indent, body = len(fence["indent"]), []
+        for _, inner in lines:
+            if inner.strip() == fence["ticks"]:
+                break
+            body.append(inner[indent:])
+        else:
+            raise AssertionError(f"{page.relative_to(ROOT)}:{number}: the block is not closed")
+        block = Block(page, number, fence["language"], "\n".join(body) + "\n", marks)
+        if block.language == "text" and not between and blocks and blocks[-1].language == "python":
+            blocks[-1].output = block.text
+        blocks.append(block)
+        marks, between = {}, False
+    return blocks
+
 
 BLOCKS = {page: blocks_of(page) for page in PAGES}
 LANGUAGES = {"python", "text", "console", "toml", "json", "mermaid"}
@@ -131,7 +179,9 @@ def test_blocks_that_need_a_key_are_type_checked(tmp_path: Path) -> None:
 
 
 # `pip install uv && uv run --all-extras advisorchain demo` and `advisorchain demo` run the same program here.
-_CLI = re.compile(r"^(?:pip install uv && )?(?:uv run (?:--[\w-]+ )*)?(?P<command>advisorchain\b.*)$")
+_CLI = re.compile(
+    r"^(?:pip install uv && )?(?:uv run (?:--[\w-]+ )*)?(?P<command>(?:echo \"[^\"]*\" \| )?advisorchain\b.*)$"
+)
 CONSOLE_BLOCKS = [block for page in PAGES for block in BLOCKS[page] if block.language == "console"]
 
 
@@ -147,13 +197,13 @@ def commands(block: Block) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("block", CONSOLE_BLOCKS, ids=str)
-def test_console_blocks_run(block: Block, tmp_path: Path) -> None:
-    """Commands of our own program run; the test command is the one that this very run was started with."""
+def test_console_blocks_run(block: Block) -> None:
+    """Commands of our own program run, beside the examples; for the test command see below."""
     assert commands(block), f"{block}: start the commands with '$ '"
     scripts = str(Path(sys.executable).parent)
     environment = {**os.environ, "PATH": scripts + os.pathsep + os.environ["PATH"], "NO_COLOR": "1", "COLUMNS": "120"}
     environment.pop("OPENAI_API_KEY", None)
-    environment["PYTHONPATH"] = str(ROOT / "docs" / "examples")
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
     for command, shown in commands(block):
         ours = _CLI.match(command)
         if ours is None:
@@ -162,7 +212,13 @@ def test_console_blocks_run(block: Block, tmp_path: Path) -> None:
             ), f"{block}: nothing tests the command {command!r}"
             continue
         done = subprocess.run(
-            ours["command"], shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100
+            ours["command"],
+            shell=True,
+            cwd=ROOT / "docs" / "examples",
+            env=environment,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=100,
         )
         assert done.returncode == 0, f"{block}: {command}\n{done.stdout}\n{done.stderr}"
         if shown.strip():
@@ -176,70 +232,3 @@ def test_the_test_command_of_the_readme_is_the_one_of_ci() -> None:
     if not ci.exists():  # an archive of the sources
         pytest.skip(".ci/run is not here")
     assert command in ci.read_text(encoding="utf-8")
-
-
-# Tables and trees that repeat what the source says -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "index.md"], ids=lambda page: page.name)
-def test_the_ladder_is_the_enum(page: Path) -> None:
-    rows = re.findall(r"^\| \**(\d+)\** \| \**`(\w+)`\** \|", page.read_text(encoding="utf-8"), re.M)
-    assert [(name, int(order)) for order, name in rows] == [(place.name, place.value) for place in Order]
-
-
-def test_the_places_in_bold_are_taken() -> None:
-    rows = re.findall(r"^\| \*\*(\d+)\*\* \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
-    chain = ChatClient(ScriptedModel([])).chain
-    assert [int(order) for order in rows] == [entry.order for entry in chain.entries]
-
-
-def test_the_table_of_events_is_complete() -> None:
-    page = (ROOT / "docs" / "streaming.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ?([^|]*?) ?\|$", page, re.M))
-    kinds = {
-        kind.__name__: {field.name for field in dataclasses.fields(kind)} - {"path", "round", "attempt"}
-        for kind in vars(events).values()
-        if isinstance(kind, type) and issubclass(kind, events.Event) and kind is not events.Event
-    }
-    assert {name: set(re.findall(r"`(\w+)`", fields)) for name, fields in rows.items()} == kinds
-
-
-def test_the_tree_of_errors_is_the_one_of_the_source() -> None:
-    def names(text: str) -> list[str]:
-        return re.findall(r"^\s*[│├└─ ]*(\w+(?:Error))\b", text, re.M)
-
-    assert errors.__doc__ is not None
-    tree = next(block.text for block in BLOCKS[ROOT / "docs" / "errors.md"] if block.language == "text")
-    assert names(tree) == names(errors.__doc__)
-    defined = [kind.__name__ for kind in vars(errors).values() if isinstance(kind, type)]
-    assert sorted(names(tree)) == sorted(set(defined) & set(dir(advisorchain)))
-
-
-@pytest.mark.parametrize(
-    ("page", "name", "shown"),
-    [
-        ("tools.md", "result.MAX_RESULT_CHARS", "100,000 characters"),
-        ("tools.md", "result.MAX_RESULT_BYTES", "16 MiB"),
-        ("tools.md", "threads.TOOL_THREADS", "at most **40** at once"),
-        ("tools.md", "threads.MAX_ABANDONED_THREADS", "When **32** threads"),
-        ("tools.md", "batch.CONCURRENCY", "at most 8 at once"),
-        ("streaming.md", "stream.QUEUED_EVENTS", "Above 256 unread events"),
-        ("sub-agents.md", "sub_agent.SUB_AGENT_TIMEOUT", "600 seconds"),
-        ("writing-an-advisor.md", "context.TURN_END_SECONDS", "have 5\nseconds"),
-    ],
-)
-def test_the_numbers_are_those_of_the_source(page: str, name: str, shown: str) -> None:
-    module, _, constant = name.rpartition(".")
-    package = "advisorchain.tools" if page == "tools.md" else "advisorchain"
-    value = getattr(importlib.import_module(f"{package}.{module}"), constant)
-    assert shown in (ROOT / "docs" / page).read_text(encoding="utf-8")
-    (number,) = re.findall(r"[\d,]+", shown)
-    assert float(number.replace(",", "")) * (2**20 if "MiB" in shown else 1) == value
-
-
-def test_the_limits_are_those_of_the_source() -> None:
-    page = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
-    shown = dict(re.findall(r"^\| `(max_\w+)` \| ([^|]+) \|", page, re.M))
-    parameters = inspect.signature(ToolCallingAdvisor).parameters
-    actual = {name: parameters[name].default for name in parameters if name.startswith("max_") and "chars" not in name}
-    assert {name: None if text == "no limit" else int(text) for name, text in shown.items()} == actual

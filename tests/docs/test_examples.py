@@ -163,7 +163,7 @@ def invoice_server() -> Iterator[str]:
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, *args: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:
             """Keep the test's output clean."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -370,6 +370,7 @@ async def test_a_direct_tool_ends_the_manual_loop() -> None:
 
 def test_all_examples_are_tested() -> None:
     tested = {"calculator", "http_proxy", "manual_loop", "sql_row", "sse", "user_profile"}
+    tested |= {"travel"}  # by the commands of cli.md
     assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
 
 

@@ -39,6 +39,10 @@ class Aimock:
         self._ask("POST", "/__aimock/reset")
         self._ask("POST", "/__aimock/fixtures", {"fixtures": list(fixtures)})
 
+    def delay(self, milliseconds: int) -> None:
+        """Wait before every answer, until the next `load`."""
+        self._ask("POST", "/__aimock/chaos", {"latencyMs": milliseconds})
+
     def journal(self) -> list[dict[str, Any]]:
         """Every request since `load`: ``headers``, ``body`` and ``response``."""
         return self._ask("GET", "/__aimock/journal")
@@ -46,6 +50,13 @@ class Aimock:
     def bodies(self) -> list[dict[str, Any]]:
         """The bodies of the requests since `load`."""
         return [entry["body"] for entry in self.journal()]
+
+    def given_up(self) -> int:
+        """How many answers of the session were cut short because the connection was closed."""
+        with urllib.request.urlopen(self.address + "/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        counts = re.findall(r'^aimock_requests_total\{.*status="destroyed".*\} (\d+)$', text, re.MULTILINE)
+        return sum(map(int, counts))
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -60,9 +71,9 @@ class Aimock:
                 raise AssertionError(f"aimock: {method} {path}: {error.read().decode()}") from None
 
 
-@pytest.fixture(scope="session")
-def aimock_server() -> Iterator[Aimock]:
-    """One server for the session."""
+@contextlib.contextmanager
+def running_aimock() -> Iterator[Aimock]:
+    """Start the server, and stop it at the end."""
     with contextlib.ExitStack() as stack:
         command = ["node", str(_installed() / "node_modules/@copilotkit/aimock/dist/cli.js")]
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aimock-")))
@@ -70,11 +81,18 @@ def aimock_server() -> Iterator[Aimock]:
             '{"fixtures": [{"match": {"userMessage": "-"}, "response": {"content": "-"}}]}'
         )
         process = subprocess.Popen(
-            [*command, "--port", "0", "--fixtures", str(folder)],
+            [*command, "--port", "0", "--fixtures", str(folder), "--metrics"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         stack.callback(_stop, process)
         yield Aimock(address_of(process, STARTS_WITHIN))
+
+
+@pytest.fixture(scope="session")
+def aimock_server() -> Iterator[Aimock]:
+    """One server for the session."""
+    with running_aimock() as server:
+        yield server
 
 
 @pytest.fixture
@@ -146,6 +164,8 @@ def _stop(process: subprocess.Popen[str]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import json
 import subprocess
 import sys
 import time
@@ -27,10 +29,15 @@ class SmolLM2:
         self.anthropic_url = address
         self.context_tokens = CONTEXT_TOKENS
 
+    def is_busy(self) -> bool:
+        """Whether the server is computing an answer."""
+        with urllib.request.urlopen(self.address + "/slots", timeout=30) as answer:
+            return any(slot["is_processing"] for slot in json.load(answer))
 
-@pytest.fixture(scope="session")
-def smollm2() -> Iterator[SmolLM2]:
-    """One server for the session; use it under the marker ``smollm2`` only: it wants every core."""
+
+@contextlib.contextmanager
+def running_smollm2() -> Iterator[SmolLM2]:
+    """Start the server, and stop it at the end."""
     weights = _weights()
     launcher = Path(__file__).with_name("smollm2_process.py")
     process = subprocess.Popen(
@@ -44,6 +51,13 @@ def smollm2() -> Iterator[SmolLM2]:
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Iterator[SmolLM2]:
+    """One server for the session; use it under the marker ``smollm2`` only: it wants every core."""
+    with running_smollm2() as server:
+        yield server
 
 
 def _weights() -> Path:

@@ -18,7 +18,9 @@ def main(weights: str, context_tokens: str) -> None:
     settings.n_ctx = int(context_tokens)
     settings.n_parallel = 1
     settings.port = 0
-    settings.cpuparams.n_threads = os.cpu_count() or 1
+    # More threads wait for one another by spinning: beside any other busy process they are slower than one by far.
+    settings.cpuparams.n_threads = 1
+    settings.cpuparams_batch.n_threads = 1
     # The template inside the file does not know tools.
     settings.use_jinja = True
     settings.chat_template = Path(__file__).with_name("smollm2_chat.jinja").read_text()

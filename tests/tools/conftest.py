@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from advisorchain import AssistantMessage, ChatClient, ChatResponse, Message, ToolMessage, UserMessage
+from advisorchain import AssistantMessage, ChatClient, ChatResponse, Message, Tool, ToolCall, ToolMessage, UserMessage
 from advisorchain.messages import check_pairing
+from advisorchain.testing import ScriptedModel
 
 
 def assert_paired(messages: Sequence[Message]) -> None:
@@ -55,3 +56,17 @@ class PairedRun:
 def run(run: Any) -> PairedRun:
     """``await run(client, prompt, **kwargs)`` under call and under stream, with the pairing checked."""
     return PairedRun(run)
+
+
+@pytest.fixture
+def result_of(run: Any) -> Any:
+    """``await result_of(tool, arguments)``: the message that the model reads after one call of the tool."""
+
+    async def ask(made: Tool, arguments: Any = None) -> ToolMessage:
+        model = ScriptedModel([[ToolCall(made.name, arguments)], "done"])
+        response = await run(ChatClient(model, tools=[made]), "go")
+        assert response.text == "done"
+        (message,) = [m for m in model.requests[1].messages if isinstance(m, ToolMessage)]
+        return message
+
+    return ask

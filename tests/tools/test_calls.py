@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from advisorchain import AssistantMessage, ChatClient, ChatResponse, Tool, ToolCall, chat_advisor, tool
+from advisorchain import (
+    AssistantMessage,
+    ChatClient,
+    ChatResponse,
+    Tool,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    chat_advisor,
+    tool,
+)
 from advisorchain.testing import ScriptedModel
 
 
@@ -49,7 +59,7 @@ async def one(run: Any, call: ToolCall, tools: list[Any] = TOOLS) -> Any:
     response = await run(ChatClient(model, tools=tools), "go")
     assert response.text == "done" and response.stop_reason == "final"
     model.assert_finished()
-    (message,) = [m for m in model.requests[1].messages if m.role == "tool"]
+    (message,) = [m for m in model.requests[1].messages if isinstance(m, ToolMessage)]
     return message
 
 
@@ -150,8 +160,8 @@ async def test_an_unknown_tool_lists_only_what_this_request_shows(run: Any) -> N
 
     model = ScriptedModel([[ToolCall("nothing"), ToolCall("ghost")], "done"])
     await run(ChatClient(model, tools=TOOLS, advisors=[filtered]), "go")
-    hidden, ghost = [m for m in model.requests[1].messages if m.role == "tool"]
-    assert hidden.is_error and "There is no tool 'nothing'. Available tools: add, keep, by_schema." == hidden.text
+    hidden, ghost = [m for m in model.requests[1].messages if isinstance(m, ToolMessage)]
+    assert hidden.is_error and hidden.text == "There is no tool 'nothing'. Available tools: add, keep, by_schema."
     assert ghost.text.endswith("Available tools: add, keep, by_schema.")
 
 
@@ -170,7 +180,7 @@ async def test_a_tool_added_by_an_inner_advisor_runs(run: Any) -> None:
 
     model = ScriptedModel([[ToolCall("extra", {"a": 1})], [ToolCall("extra", {"a": 5})], "done"])
     await run(ChatClient(model, advisors=[adding]), "go")
-    assert [m.text for m in model.requests[2].messages if m.role == "tool"] == ["2", "6"]
+    assert [m.text for m in model.requests[2].messages if isinstance(m, ToolMessage)] == ["2", "6"]
 
 
 async def test_a_call_that_an_advisor_made_up_runs_only_what_is_offered(run: Any) -> None:
@@ -183,14 +193,64 @@ async def test_a_call_that_an_advisor_made_up_runs_only_what_is_offered(run: Any
 
     model = ScriptedModel(["done"])
     assert (await run(ChatClient(model, tools=TOOLS, advisors=[inventing]), "go")).text == "done"
-    assert [m.is_error for m in model.requests[0].messages if m.role == "tool"] == [False, True]
+    assert [m.is_error for m in model.requests[0].messages if isinstance(m, ToolMessage)] == [False, True]
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """A dict in a dict in a dict."""
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"data": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[1], 7, True, {(1, 2): 3}, {"data": {1, 2}}, {1: 2}, nested(985)],
+    ids=["list", "int", "bool", "tuple_key", "set", "int_key", "deep"],
+)
+@pytest.mark.parametrize("name", ["keep", "nothing", "by_schema"])
+async def test_arguments_that_are_no_json(run: Any, name: str, arguments: Any) -> None:
+    results: list[Any] = []
+
+    async def model(request: Any) -> ChatResponse[Any]:
+        if request.round == 1:
+            return ChatResponse(AssistantMessage(tool_calls=(ToolCall(name, arguments),)))
+        results.extend(m for m in request.messages if isinstance(m, ToolMessage))
+        return ChatResponse(AssistantMessage(content="done"))
+
+    assert (await run(ChatClient(model, tools=TOOLS), "go")).text == "done"
+    (message,) = results
+    assert message.name == name and (message.is_error or name == "keep")
+
+
+async def test_a_handler_that_changes_its_arguments(run: Any) -> None:
+    def greedy(arguments: dict[str, Any]) -> str:
+        arguments["list"].append(arguments.pop("x"))
+        return "ok"
+
+    @tool
+    def also(data: Any) -> str:
+        """Changes what it got."""
+        data.clear()
+        return "ok"
+
+    made = Tool.from_schema("greedy", greedy, description="Changes what it got.")
+    calls = [ToolCall("greedy", {"x": 1, "list": []}), ToolCall("also", {"data": {"y": 2}})]
+    model = ScriptedModel([calls, "done"])
+    response = await run(ChatClient(model, tools=[made, also]), "go")
+    assert [m.text for m in response.new_messages if isinstance(m, ToolMessage)] == ["ok", "ok"]
+    sent = response.new_messages[0].tool_calls
+    assert [call.arguments for call in sent] == [{"x": 1, "list": []}, {"data": {"y": 2}}]
 
 
 @pytest.mark.parametrize("identifier", [None, ""])
-async def test_a_call_without_an_id_gets_one(run: Any, identifier: str | None) -> None:
+async def test_a_call_without_an_id_gets_one(run: Any, identifier: Any) -> None:
     model = ScriptedModel([[ToolCall("add", {"a": 1}, identifier), ToolCall("add", {"a": 2}, identifier)], "done"])
     await run(ChatClient(model, tools=TOOLS), "go")
-    calls = model.requests[1].messages[1].tool_calls  # type: ignore[union-attr]
+    sent = model.requests[1].messages[1]
+    assert isinstance(sent, AssistantMessage)
+    calls = sent.tool_calls
     assert calls[0].id and calls[1].id and calls[0].id != calls[1].id
 
 
@@ -201,7 +261,7 @@ async def test_two_calls_of_one_id_in_one_batch(run: Any, names: tuple[str, str]
     model = ScriptedModel([calls, "done"])
     response = await run(ChatClient(model, tools=TOOLS), "go")
     assert response.text == "done"
-    results = [m for m in model.requests[1].messages if m.role == "tool"]
+    results = [m for m in model.requests[1].messages if isinstance(m, ToolMessage)]
     assert [m.name for m in results] == list(names) and len({m.call_id for m in results}) == 2
     expected = {"add": ["2", "11"], "nothing": ["", "nothing"]}
     for index, (name, message) in enumerate(zip(names, results, strict=True)):
@@ -217,10 +277,8 @@ async def test_ids_used_again_in_later_rounds_and_turns(run: Any) -> None:
     client = ChatClient(model, tools=TOOLS)
     first = await run(client, "go")
     history = [*model.requests[0].messages, *first.new_messages]
-    from advisorchain import UserMessage
-
     second = await run(client, [*history, UserMessage(content="more")])
-    texts = [m.text for m in second.new_messages if m.role == "tool"]
+    texts = [m.text for m in second.new_messages if isinstance(m, ToolMessage)]
     assert texts == ["2", "11", "3", "21", "4", "31"] and second.text == "again"
 
 
@@ -229,4 +287,4 @@ async def test_a_server_side_call_is_left_alone(run: Any) -> None:
     model = ScriptedModel([["Searching.", hosted, ToolCall("add", {"a": 1})], ["Done.", hosted]])
     response = await run(ChatClient(model, tools=TOOLS), "go")
     assert response.stop_reason == "final" and response.text == "Done." and response.tool_calls == ()
-    assert [m.name for m in response.new_messages if m.role == "tool"] == ["add"]
+    assert [m.name for m in response.new_messages if isinstance(m, ToolMessage)] == ["add"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import math
+import threading
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from advisorchain import (
     TextPart,
     Tool,
     ToolCall,
+    ToolError,
+    ToolMessage,
     ToolResult,
     dump_messages,
     load_messages,
@@ -52,7 +55,7 @@ class Color(enum.Enum):
     RED = "red"
 
 
-class Word(str, enum.Enum):
+class Word(enum.StrEnum):
     """An enum of texts."""
 
     HELLO = "hello"
@@ -63,6 +66,10 @@ class Opaque:
 
     def __str__(self) -> str:
         return "opaque thing"
+
+
+class Shown(ToolResult):
+    """An application's own kind of result."""
 
 
 class Unprintable:
@@ -86,7 +93,7 @@ async def read(run: Any, made: Tool, **settings: Any) -> Any:
     model = ScriptedModel([[ToolCall(made.name, {})], "done"])
     response = await run(ChatClient(model, tools=[made], **settings), "go")
     assert response.text == "done"
-    (message,) = [m for m in model.requests[1].messages if m.role == "tool"]
+    (message,) = [m for m in model.requests[1].messages if isinstance(m, ToolMessage)]
     assert load_messages(dump_messages(response.new_messages)) == response.new_messages, "lossless through JSON"
     return message
 
@@ -113,7 +120,7 @@ def numbers() -> Any:
         ([1, math.nan], '[1,"NaN"]'),
         (10**30, "1" + "0" * 30),
         (Decimal("1.50"), '"1.50"'),
-        (datetime(2026, 1, 2, tzinfo=timezone.utc), '"2026-01-02T00:00:00Z"'),
+        (datetime(2026, 1, 2, tzinfo=UTC), '"2026-01-02T00:00:00Z"'),
         (date(2026, 1, 2), '"2026-01-02"'),
         (UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
         (Path("a/b"), '"a/b"'),
@@ -138,6 +145,7 @@ def numbers() -> Any:
         (TextPart(text="a part"), "a part"),
         ([TextPart(text="a"), TextPart(text="b")], "ab"),
         (ToolResult("a result", artifact=3), "a result"),
+        (Shown("an own result"), "an own result"),
     ],
     ids=lambda value: str(value)[:30],
 )
@@ -148,7 +156,12 @@ async def test_values(run: Any, value: Any, text: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [Unprintable(), ToolResult({"a": 1}), ToolResult(None), ToolResult(b"x")],  # type: ignore[arg-type]
+    [
+        Unprintable(),
+        lambda: ToolResult({"a": 1}),  # type: ignore[arg-type]
+        lambda: ToolResult(None),  # type: ignore[arg-type]
+        lambda: ToolResult(b"x"),  # type: ignore[arg-type]
+    ],
     ids=["unprintable", "dict", "None", "bytes"],
 )
 async def test_values_that_cannot_be_read_are_the_tools_failure(run: Any, value: Any) -> None:
@@ -177,7 +190,7 @@ async def test_text_that_is_no_unicode(run: Any, direct: bool) -> None:
 async def test_binary_data(run: Any) -> None:
     message = await read(run, returning(b"\xff\xfe\x00"))
     assert message.text == "[binary data, 3 bytes]"
-    assert [part for part in message.content if isinstance(part, FilePart)][0].data == b"\xff\xfe\x00"
+    assert next(part for part in message.content if isinstance(part, FilePart)).data == b"\xff\xfe\x00"
 
 
 async def test_parts(run: Any) -> None:
@@ -236,6 +249,12 @@ async def test_the_byte_cap_of_a_direct_result(run: Any) -> None:
     assert response.direct_results[0].artifact == huge
 
 
+async def test_the_byte_cap_holds_for_a_tools_own_result(run: Any) -> None:
+    made = returning(ToolResult("x" * (MAX_RESULT_BYTES + 10)), return_direct=True)
+    response = await run(ChatClient(ScriptedModel([[ToolCall("give")]], chunk_size=10**6), tools=[made]), "go")
+    assert len(response.text) < MAX_RESULT_BYTES + 200 and "[cut: " in response.text[-200:]
+
+
 @pytest.mark.parametrize("value", [Order(number=3), {"number": 3}, [1, 2], Point(1, 2), "text", b"bytes"])
 async def test_the_artifact_is_the_raw_value(run: Any, value: Any) -> None:
     model = ScriptedModel([[ToolCall("give")]])
@@ -244,6 +263,24 @@ async def test_the_artifact_is_the_raw_value(run: Any, value: Any) -> None:
     assert result.artifact is value and result.name == "give" and result.call_id
     if isinstance(value, Order | dict):
         assert result.structured["number"] == 3
+
+
+async def test_a_generator_runs_in_the_tools_thread(run: Any) -> None:
+    threads: list[int] = []
+
+    @tool
+    def give(fail: bool = False) -> Any:
+        """Give values one by one."""
+        threads.append(threading.get_ident())
+        yield 1
+        if fail:
+            raise ToolError("no more values")
+
+    assert (await read(run, give)).text == "[1]"
+    assert threads and threading.get_ident() not in threads, "it must not block the event loop"
+    model = ScriptedModel([[ToolCall("give", {"fail": True})], "done"])
+    await run(ChatClient(model, tools=[give]), "go")
+    assert model.requests[1].messages[-1].text == "no more values"
 
 
 async def test_an_awaitable_from_a_sync_tool(run: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -9,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from advisorchain import ChatClient, ToolCall, tool
+from advisorchain import ChatClient, ToolCall, ToolMessage, tool
 from advisorchain.advisors import ToolCallingAdvisor
 from advisorchain.testing import ScriptedModel
 from advisorchain.tools import abandoned_threads
@@ -20,7 +22,7 @@ from advisorchain.tools import abandoned_threads
 async def until(condition: Callable[[], bool]) -> None:
     """Wait until the condition holds; at most 10 s."""
     with anyio.fail_after(10):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - threads set it
             await anyio.sleep(0.005)
 
 
@@ -29,7 +31,7 @@ async def ask(run: Any, tools: list[Any], *calls: ToolCall, **settings: Any) -> 
     model = ScriptedModel([list(calls), "done"])
     response = await run(ChatClient(model, tools=tools, **settings), "go")
     assert response.text == "done"
-    return [message for message in model.requests[1].messages if message.role == "tool"]
+    return [message for message in model.requests[1].messages if isinstance(message, ToolMessage)]
 
 
 @pytest.mark.parametrize("beside", [True, False])
@@ -88,10 +90,8 @@ async def test_a_tool_that_swallows_its_cancellation(run: Any) -> None:
     @tool(timeout=0.01)
     async def stubborn() -> str:
         """Swallows."""
-        try:
+        with contextlib.suppress(BaseException):
             await anyio.sleep_forever()
-        except BaseException:
-            pass
         return "too late"
 
     @tool(timeout=0.01)
@@ -107,6 +107,45 @@ async def test_a_tool_that_swallows_its_cancellation(run: Any) -> None:
     assert len(found) == 3 and found[1].is_error
     alone = await ask(run, [stubborn], ToolCall("stubborn"))
     assert len(alone) == 1
+
+
+@pytest.mark.parametrize("beside", [True, False])
+async def test_a_shielded_cleanup_is_not_interrupted(run: Any, beside: bool) -> None:
+    state: list[str] = []
+
+    @tool(timeout=0.02)
+    async def tidy() -> str:
+        """Never ends by itself, and tidies up."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.25)
+                state.append("tidied")
+        return ""
+
+    found = await ask(run, [tidy], *[ToolCall("tidy") for _ in range(1 + beside)])
+    assert state == ["tidied"] * (1 + beside)
+    assert all(m.is_error and "did not answer within" in m.text for m in found)
+
+
+async def test_a_timeout_and_a_cancellation_at_the_same_time(run: Any) -> None:
+    @tool(timeout=0.03)
+    async def never() -> str:
+        """Never."""
+        await anyio.sleep_forever()
+        return ""
+
+    for seconds in (0.02, 0.028, 0.03, 0.03001, 0.032):
+        model = ScriptedModel([[ToolCall("never"), ToolCall("never")], "done"])
+        with anyio.move_on_after(seconds) as scope:
+            assert (await run(ChatClient(model, tools=[never]), "go")).text == "done"
+        assert scope.cancelled_caught or scope.cancel_called or len(model.requests) == 2
+        await anyio.lowlevel.checkpoint()  # nothing of it is left to cancel what follows
+    with anyio.move_on_after(0.3):
+        await anyio.sleep(0.2)
+        return
+    pytest.fail("a timer of a tool cancelled its caller later")
 
 
 async def test_the_turn_goes_on_uncancelled_after_a_timeout(run: Any) -> None:
@@ -172,10 +211,12 @@ async def test_a_sync_tool_of_a_cancelled_call_is_abandoned(run: Any) -> None:
 
 async def test_calls_that_wait_for_a_thread_are_not_counted_for_ever(run: Any) -> None:
     release = threading.Event()
+    started: list[int] = []
 
     @tool(timeout=0.15)
     def stuck() -> str:
         """Stuck."""
+        started.append(1)
         release.wait(10)
         return ""
 
@@ -184,9 +225,11 @@ async def test_calls_that_wait_for_a_thread_are_not_counted_for_ever(run: Any) -
         loop = ToolCallingAdvisor(concurrency=100)
         found = await ask(run, [stuck], *[ToolCall("stuck") for _ in range(60)], advisors=[loop])
         assert all(m.is_error for m in found)
+        ran = len(started)
     finally:
         release.set()
     await until(lambda: abandoned_threads() == before)
+    assert len(started) == ran, "a call that timed out while it waited must not run later"
 
 
 async def test_too_many_abandoned_threads(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,10 @@ from advisorchain import (
     Advisor,
     ChatClient,
     ConfigurationError,
+    Tool,
     ToolCall,
     ToolError,
+    ToolMessage,
     ToolResult,
     TurnAbortedError,
     UnknownToolError,
@@ -34,7 +36,7 @@ async def texts(run: Any, advisors: list[Any], *calls: ToolCall, tools: Any = (d
     model = ScriptedModel([list(calls), "done"])
     response = await run(ChatClient(model, tools=tools, advisors=advisors), "go")
     assert response.text == "done"
-    return [(m.is_error, m.text) for m in model.requests[1].messages if m.role == "tool"]
+    return [(m.is_error, m.text) for m in model.requests[1].messages if isinstance(m, ToolMessage)]
 
 
 async def test_order_and_what_an_advisor_sees(run: Any) -> None:
@@ -106,6 +108,28 @@ async def test_short_circuit_retry_and_changed_arguments(run: Any) -> None:
         run, [cached, retry], ToolCall("flaky", {"n": 0}, "a"), ToolCall("flaky", {"n": 1}, "b"), tools=[flaky]
     )
     assert found == [(False, "from the cache"), (False, "41")] and attempts == [1, 41]
+
+
+async def test_every_attempt_gets_fresh_arguments(run: Any) -> None:
+    seen: list[Any] = []
+
+    def greedy(arguments: dict[str, Any]) -> str:
+        seen.append((dict(arguments), list(arguments["list"])))
+        arguments["list"].append(arguments.pop("x"))
+        if len(seen) == 1:
+            raise OSError("down")
+        return "ok"
+
+    @tool_advisor(order=850)
+    async def retry(invocation: Any, call_next: Any) -> Any:
+        try:
+            return await call_next(invocation)
+        except OSError:
+            return await call_next(invocation)
+
+    made = Tool.from_schema("greedy", greedy, description="Changes what it got.")
+    assert await texts(run, [retry], ToolCall("greedy", '{"x": 1, "list": []}'), tools=[made]) == [(False, "ok")]
+    assert seen[0][1] == seen[1][1] == [] and seen[1][0]["x"] == 1
 
 
 async def test_an_advisor_sees_every_failure_as_its_exception(run: Any) -> None:

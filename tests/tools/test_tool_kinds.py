@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from advisorchain import ChatClient, ConfigurationError, Tool, ToolCall, ToolContext, ToolResult, tool
+from advisorchain import ChatClient, ConfigurationError, Tool, ToolCall, ToolContext, ToolMessage, ToolResult, tool
 from advisorchain.testing import ScriptedModel
 
 
@@ -30,7 +30,7 @@ async def results(run: Any, tools: list[Any], *calls: ToolCall) -> list[Any]:
     """What the model reads of the calls."""
     model = ScriptedModel([list(calls), "done"])
     await run(ChatClient(model, tools=tools), "go")
-    return [message for message in model.requests[1].messages if message.role == "tool"]
+    return [message for message in model.requests[1].messages if isinstance(message, ToolMessage)]
 
 
 async def test_from_a_model(run: Any) -> None:
@@ -175,12 +175,12 @@ def test_subclasses_that_are_wrong() -> None:
 
         name = "sync"
 
-        def handle(self, arguments: dict[str, Any], context: ToolContext) -> Any:  # type: ignore[override]
+        def handle(self, arguments: dict[str, Any], context: ToolContext) -> Any:
             """Do."""
 
     with pytest.raises(ConfigurationError, match="Nameless has no name"):
         Nameless()
-    with pytest.raises(ConfigurationError, match="Sync.handle must be async"):
+    with pytest.raises(ConfigurationError, match=r"Sync\.handle must be async"):
         Sync()
     with pytest.raises(ConfigurationError, match="Greet is a class; pass an instance"):
         ChatClient(ScriptedModel([]), tools=[Greet])
@@ -204,6 +204,12 @@ def test_tools_are_immutable(made: Tool) -> None:
     assert changed.input_schema == made.input_schema and changed.description == made.description
     with pytest.raises(ConfigurationError, match="retrun"):
         made.replace(retrun=True)
+
+
+@pytest.mark.parametrize("change", [{"timeout": "5"}, {"timeout": -1}, {"max_result_chars": -1}], ids=str)
+def test_settings_of_a_wrong_kind_are_named(change: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(change))):
+        base.replace(**change)
 
 
 async def test_a_changed_copy_runs_under_its_own_name(run: Any) -> None:

@@ -12,6 +12,7 @@ from advisorchain import (
     ConfigurationError,
     Tool,
     ToolCall,
+    ToolMessage,
     ToolProvider,
     ToolRegistry,
     chat_advisor,
@@ -102,7 +103,7 @@ async def test_a_provider_is_asked_once_per_turn_before_the_first_round(run: Any
 async def test_a_provider_may_give_what_a_list_may(run: Any) -> None:
     model = ScriptedModel([[ToolCall("plain", {"x": 7}), ToolCall("open_box", {})], "done"])
     await run(ChatClient(model, tools=[Provider(plain, Box())]), "go")
-    assert [m.text for m in model.requests[1].messages if m.role == "tool"] == ["7", "open"]
+    assert [m.text for m in model.requests[1].messages if isinstance(m, ToolMessage)] == ["7", "open"]
 
 
 async def test_a_provider_that_fails(run: Any) -> None:
@@ -177,13 +178,16 @@ async def test_changes_of_a_registry_count_from_the_next_turn(run: Any, listed: 
         registry.unregister("add")
         return [ToolCall("add", {"a": 1, "b": 1}), ToolCall("now", {})]
 
-    model = ScriptedModel([change, "done", "next"])
+    model = ScriptedModel([change, "done", "next", "last"])
     client = ChatClient(model, tools=[registry] if listed else registry)
     await run(client, "go")
-    results = [m for m in model.requests[1].messages if m.role == "tool"]
+    results = [m for m in model.requests[1].messages if isinstance(m, ToolMessage)]
     assert results[0].text == "2" and results[1].is_error, "the running turn keeps its tools"
     await run(client, "next")
     assert model.requests[2].tools.names == ["now"]
+    registry.unregister("now")
+    await run(client, "last")
+    assert model.requests[3].tools.names == []
 
 
 async def test_a_registry_that_clashes_later(run: Any) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, cast
 
 from advisorchain import (
     AssistantMessage,
@@ -23,14 +23,19 @@ from advisorchain import (
     Usage,
 )
 
-from .schema import unwrapped
-
 Json = Mapping[str, Any]
 
 # Kept and given back as they came: citations, and the signed or encrypted reasoning of some servers.
 _KEPT_FIELDS = ("annotations", "reasoning_details")
 _ENVELOPE = (("id", "response_id"), ("model", "response_model"), ("system_fingerprint", "system_fingerprint"))
 _STOP_REASONS: dict[str, StopReason] = {"length": "length", "content_filter": "filtered"}
+
+
+class Reading(NamedTuple):
+    """What the whole text of an answer says, when it is not simply the answer's text."""
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
 
 
 class _Call:
@@ -50,12 +55,13 @@ class Answer:
 
     Args:
         provider: the provider's name, for parts and call metadata that go back to it only.
-        wrapped: the answer's text is an object around the value; it is taken off, so no text is emitted before the end.
+        read: reads the whole text, for example the value in the object around it; no text is emitted before the end.
     """
 
-    def __init__(self, provider: str, *, wrapped: bool = False) -> None:
+    def __init__(self, provider: str, *, read: Callable[[str], Reading] | None = None) -> None:
         self._provider = provider
-        self._wrapped = wrapped
+        self._read = read
+        self._reading: Reading | None = None
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[_Call] = []
@@ -92,13 +98,18 @@ class Answer:
     def finish(self) -> list[Event]:
         """What was held back until the end."""
         events: list[Event] = [PartDelta(part) for part in self._provider_parts()]
-        if self._wrapped and (text := self._final_text()):
-            events.append(TextDelta(text))
+        if self._read is not None:
+            text, calls = self._final()
+            if text:
+                events.append(TextDelta(text))
+            for index, call in enumerate(calls, len(self._calls)):
+                arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
+                events.append(ToolCallDelta(index, call.id, call.name, arguments))
         return events
 
     def response(self) -> ChatResponse[Any]:
         """Everything as one response."""
-        text = self._final_text()
+        text, more_calls = self._final()
         parts: list[Part] = []
         if self._reasoning:
             parts.append(ReasoningPart(text="".join(self._reasoning)))
@@ -106,9 +117,8 @@ class Answer:
         if parts and text:
             parts.append(TextPart(text=text))
         stop_reason: StopReason = "refused" if self._refused else _STOP_REASONS.get(self.finish_reason or "", "final")
-        message = AssistantMessage(
-            content=tuple(parts) if parts else text, tool_calls=tuple([self._tool_call(call) for call in self._calls])
-        )
+        calls = tuple([self._tool_call(call) for call in self._calls]) + more_calls
+        message = AssistantMessage(content=tuple(parts) if parts else text, tool_calls=calls)
         metadata = dict(self._envelope)
         if self.finish_reason:
             metadata["finish_reason"] = self.finish_reason
@@ -118,7 +128,8 @@ class Answer:
         reasoning = piece.get("reasoning_content") or piece.get("reasoning")
         text = piece.get("content")
         if isinstance(text, list):  # typed blocks, as Mistral sends them
-            text, thought = _texts(cast("list[Any]", text))
+            blocks: list[Any] = text
+            text, thought = _texts(blocks)
             reasoning = reasoning or thought
         if isinstance(reasoning, str) and reasoning:
             self._reasoning.append(reasoning)
@@ -129,7 +140,7 @@ class Answer:
         for more in (text, refusal):
             if isinstance(more, str) and more:
                 self._text.append(more)
-                if not self._wrapped:
+                if self._read is None:
                     events.append(TextDelta(more))
         for position, call in enumerate(cast("list[Json]", piece.get("tool_calls") or ())):
             events.append(self._add_call(call, position))
@@ -174,9 +185,11 @@ class Answer:
         metadata = {self._provider: call.extra} if call.extra else None
         return ToolCall(call.name, arguments_of("".join(call.arguments)), call.id or None, metadata=metadata)  # type: ignore[arg-type]  # None: an id is made
 
-    def _final_text(self) -> str:
-        text = "".join(self._text)
-        return unwrapped(text) if self._wrapped else text
+    def _final(self) -> Reading:
+        if self._reading is None:
+            text = "".join(self._text)
+            self._reading = Reading(text) if self._read is None or self._refused else self._read(text)
+        return self._reading
 
     def _provider_parts(self) -> list[ProviderPart]:
         return [ProviderPart(provider=self._provider, type=name, data=data) for name, data in self._kept.items()]

@@ -120,5 +120,6 @@ def _redacted_value(value: Any, secret: str) -> Any:
     if isinstance(value, Mapping):
         return {key: _redacted_value(inner, secret) for key, inner in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_redacted_value(inner, secret) for inner in cast("list[Any]", value)]
+        items: list[Any] = value
+        return [_redacted_value(item, secret) for item in items]
     return value

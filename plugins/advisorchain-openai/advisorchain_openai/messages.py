@@ -184,12 +184,9 @@ def _data_url(part: ImagePart | FilePart) -> str:
 
 
 def _media_type(part: ImagePart | AudioPart | FilePart) -> str:
-    kind = type(part).__name__
-    if part.data is None:
-        raise ConfigurationError(f"An {kind} has neither data nor url: give one of them.")
     if part.media_type:
         return part.media_type
-    data = part.data
+    data = part.data or b""
     for signature, media_type in _SIGNATURES:
         if data.startswith(signature):
             return media_type
@@ -197,4 +194,6 @@ def _media_type(part: ImagePart | AudioPart | FilePart) -> str:
         return "audio/wav" if data[8:12] == b"WAVE" else "image/webp"
     if isinstance(part, FilePart):
         return (mimetypes.guess_type(part.name)[0] if part.name else None) or "application/octet-stream"
-    raise ConfigurationError(f"The media type of an {kind} is not known: give media_type=, for example 'image/png'.")
+    raise ConfigurationError(
+        f"The media type of an {type(part).__name__} is not known: give media_type=, for example 'image/png'."
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, cast
@@ -13,14 +13,15 @@ import anyio
 import openai
 from openai import AsyncOpenAI
 
-from advisorchain import ChatOptions, ChatRequest, ChatResponse, ConfigurationError, ModelError
+from advisorchain import ChatOptions, ChatRequest, ChatResponse, ConfigurationError, Message, ModelError
 
-from .answer import Answer
+from .answer import Answer, Reading
 from .clients import ClientPerLoop
 from .failures import model_error, reported_error
 from .messages import chat_messages
 from .parameters import option_parameters, tool_parameters
-from .schema import response_format
+from .prompted import prompted_format, prompted_messages, read_prompted
+from .schema import read_wrapped, response_format
 from .sse import EventDecoder
 
 _OWN_HOST = "api.openai.com"
@@ -52,6 +53,9 @@ class OpenAIModel:
         stream_usage: ask for token counts under streaming; False for a server that refuses ``stream_options``.
         max_tokens_field: how the server calls ``max_tokens``; default: ``max_completion_tokens`` for OpenAI and Azure,
             whose reasoning models know no other, ``max_tokens`` for everybody else.
+        prompted_tools: describe the tools in the instructions and let structured output choose one, for a model that
+            has no tool calls on a server that enforces ``json_schema`` (llama.cpp, vLLM): one call per answer, and text
+            is emitted when it is complete.
         send_reasoning: send earlier reasoning back as ``reasoning_content``, which some servers want and others refuse.
 
     Raises:
@@ -72,6 +76,7 @@ class OpenAIModel:
         native_output: bool = True,
         stream_usage: bool = True,
         max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = None,
+        prompted_tools: bool = False,
         send_reasoning: bool = False,
     ) -> None:
         if not isinstance(model, str) or not model:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -85,6 +90,7 @@ class OpenAIModel:
         self.native_output = native_output
         self._stream_usage = stream_usage
         self._max_tokens_field = max_tokens_field
+        self._prompted_tools = prompted_tools
         self._send_reasoning = send_reasoning
         if client is not None and not (api_key is None and base_url is None and headers is None):
             raise ConfigurationError(
@@ -134,8 +140,8 @@ class OpenAIModel:
 
     async def _ask(self, request: ChatRequest, options: ChatOptions, seconds: float | None) -> ChatResponse[Any]:
         client = self._given or await self._clients.get()
-        body, wrapped = self._body(request, options, client)
-        answer = Answer(self.provider, wrapped=wrapped)
+        body, read = self._body(request, options, client)
+        answer = Answer(self.provider, read=read)
         create: Any = client.chat.completions.with_raw_response.create
         try:
             raw = await create(**body, timeout=_http_timeout(seconds))
@@ -159,22 +165,30 @@ class OpenAIModel:
             await request.emit(event)
         return answer.response()
 
-    def _body(self, request: ChatRequest, options: ChatOptions, client: AsyncOpenAI) -> tuple[dict[str, Any], bool]:
+    def _body(
+        self, request: ChatRequest, options: ChatOptions, client: AsyncOpenAI
+    ) -> tuple[dict[str, Any], Callable[[str], Reading] | None]:
+        """The request's body, and what reads the text of its answer."""
         field = self._max_tokens_field or _max_tokens_field(client)
-        body: dict[str, Any] = {
-            "model": options.model or self._name,
-            "messages": chat_messages(request.messages, provider=self.provider, send_reasoning=self._send_reasoning),
-            **option_parameters(options, max_tokens_field=field),
-            **tool_parameters(request, options),
-        }
+        body = {"model": options.model or self._name, **option_parameters(options, max_tokens_field=field)}
+        tools = tool_parameters(request, options)
+        messages: Iterable[Message] = request.messages
+        read = None
+        if self._prompted_tools and tools:
+            messages = prompted_messages(request)
+            body["response_format"] = prompted_format(request, options.tool_choice)
+            read = read_prompted
+        else:
+            body |= tools
+            if self.native_output and request.output is not None and request.output.type is not str:
+                body["response_format"], wrapped = response_format(request.output)
+                read = read_wrapped if wrapped else None
+        body["messages"] = chat_messages(messages, provider=self.provider, send_reasoning=self._send_reasoning)
         if request.streaming:
             body["stream"] = True
             if self._stream_usage:
                 body["stream_options"] = {"include_usage": True}
-        wrapped = False
-        if self.native_output and request.output is not None and request.output.type is not str:
-            body["response_format"], wrapped = response_format(request.output)
-        return body, wrapped
+        return body, read
 
     async def _read_stream(self, request: ChatRequest, answer: Answer, http: Any, client: AsyncOpenAI) -> None:
         decoder = EventDecoder()
@@ -192,7 +206,10 @@ class OpenAIModel:
                 for data in events:
                     if data == "[DONE]":
                         done = True
-                        await _drain(pieces)
+                        # llama.cpp's server promises to keep the connection after a stream, then often closes it, and
+                        # the next request fails. Without TLS a new connection costs next to nothing.
+                        if http.url.scheme == "https":
+                            await _drain(pieces)
                         break
                     for event in answer.add(self._parsed(data, client)):
                         await request.emit(event)

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, cast
 
 from advisorchain.output import OutputType
 
+from .answer import Reading
+
 VALUE = "value"
 """The field of the object around an output that is no object itself: providers enforce objects only."""
 
@@ -45,15 +47,15 @@ def response_format(output: OutputType[Any]) -> ResponseFormat:
     return ResponseFormat({"type": "json_schema", "json_schema": form}, wrapped)
 
 
-def unwrapped(text: str) -> str:
+def read_wrapped(text: str) -> Reading:
     """The JSON text of the value inside the object around it; any other text as it is."""
     try:
         value: Any = json.loads(text)
-    except ValueError:
-        return text
+    except (ValueError, RecursionError):
+        return Reading(text)
     if isinstance(value, dict) and set(cast("dict[str, Any]", value)) == {VALUE}:
-        return json.dumps(value[VALUE], ensure_ascii=False)
-    return text
+        return Reading(json.dumps(value[VALUE], ensure_ascii=False))
+    return Reading(text)
 
 
 def _around(schema: dict[str, Any]) -> dict[str, Any]:

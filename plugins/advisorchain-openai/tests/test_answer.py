@@ -17,6 +17,7 @@ from advisorchain import (
     Usage,
 )
 from advisorchain_openai.answer import Answer, arguments_of, usage_of
+from advisorchain_openai.schema import read_wrapped
 
 
 def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
@@ -32,8 +33,8 @@ def call(index: int | None, id: str | None = None, name: str | None = None, argu
     return piece
 
 
-def collect(*chunks: dict[str, Any], wrapped: bool = False) -> tuple[Any, list[Any]]:
-    answer = Answer("openai", wrapped=wrapped)
+def collect(*chunks: dict[str, Any], read: Any = None) -> tuple[Any, list[Any]]:
+    answer = Answer("openai", read=read)
     events = [event for one in chunks for event in answer.add(one)] + answer.finish()
     return answer.response(), events
 
@@ -133,7 +134,7 @@ def test_stop_reasons(finish: str, reason: str) -> None:
 
 
 def test_a_wrapped_answer_is_emitted_once_and_unwrapped() -> None:
-    response, events = collect(chunk(content='{"value": [1'), chunk("stop", content=", 2]}"), wrapped=True)
+    response, events = collect(chunk(content='{"value": [1'), chunk("stop", content=", 2]}"), read=read_wrapped)
     assert response.text == "[1, 2]" and events == [TextDelta("[1, 2]")]
 
 

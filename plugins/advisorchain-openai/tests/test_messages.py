@@ -101,7 +101,6 @@ def test_media_of_a_user_message() -> None:
 @pytest.mark.parametrize(
     ("part", "text"),
     [
-        (ImagePart(), "neither data nor url"),
         (ImagePart(data=b"what is it?"), "media_type="),
         (AudioPart(url="https://example.org/a.wav"), "as bytes"),
         (FilePart(url="https://example.org/a.pdf"), "cannot fetch"),

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from advisorchain.output import output_type_of
-from advisorchain_openai.schema import response_format, strict_schema, unwrapped
+from advisorchain_openai.schema import read_wrapped, response_format, strict_schema
 
 
 class Place(BaseModel):
@@ -131,4 +131,4 @@ def test_what_is_no_object_is_wrapped_in_one(type_: Any) -> None:
     ],
 )
 def test_unwrapped(text: str, value: str) -> None:
-    assert unwrapped(text) == value
+    assert read_wrapped(text) == (value, ())

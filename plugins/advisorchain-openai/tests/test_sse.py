@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -48,5 +49,5 @@ def test_characters_that_end_lines_elsewhere_do_not_end_one_here() -> None:
 def test_every_cut_gives_the_same_events(events: list[str], end: str, cuts: list[int]) -> None:
     stream = "".join(f"data: {event}{end}{end}" for event in events).encode()
     edges = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
-    pieces = [stream[start:stop] for start, stop in zip(edges, edges[1:], strict=False)]
+    pieces = [stream[start:stop] for start, stop in itertools.pairwise(edges)]
     assert decode(*pieces) == events

@@ -1,0 +1,87 @@
+"""``advisorchain chat``: a conversation on the terminal."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from contextlib import suppress
+
+from rich.console import Console
+from rich.text import Text
+
+from ..client import ChatClient
+from ..errors import AdvisorChainError
+from ..messages import Message, UserMessage
+from .choice import described
+from .display import one_line
+from .turns import TurnView
+
+PROMPT = "you> "
+LEAVE = frozenset({"/exit", "/quit"})
+
+
+class Conversation:
+    """Reads, asks, shows; keeps the history of the turns that succeeded."""
+
+    def __init__(self, client: ChatClient, console: Console, problems: Console) -> None:
+        self._client = client
+        self._view = TurnView(console)
+        self._console = console
+        self._problems = problems
+        self._history: list[Message] = []
+        self._by_hand = sys.stdin.isatty()
+
+    def run(self) -> int:
+        """Converse until ``/exit``, the end of the input, or a second Ctrl-C; returns the exit code."""
+        if self._by_hand:
+            with suppress(ImportError):
+                importlib.import_module("readline")  # line editing and history for input()
+            self._note("/exit leaves; Ctrl-C cancels an answer, a second one leaves.")
+        interrupted = asking = False
+        while True:
+            try:
+                asking = False
+                text = self._read()
+                if text is None or text in LEAVE:
+                    return 0
+                interrupted, asking = False, bool(text)
+                if text:
+                    self._turn(text)
+            except KeyboardInterrupt:
+                if interrupted:
+                    return 130
+                interrupted = True
+                self._note(("cancelled; " if asking else "") + "Ctrl-C again or /exit leaves.")
+
+    def _read(self) -> str | None:
+        """The next line; None at the end of the input."""
+        try:
+            line = input(PROMPT) if self._by_hand else sys.stdin.readline()
+        except EOFError:
+            self._console.print()
+            return None
+        except KeyboardInterrupt:
+            self._console.print()
+            raise
+        if not line and not self._by_hand:
+            return None
+        return line.encode("utf-8", "replace").decode().strip()
+
+    def _turn(self, text: str) -> None:
+        message = UserMessage(content=text)
+        try:
+            response = self._view.run(self._client, [*self._history, message])
+        except AdvisorChainError as exc:
+            self._problem(one_line(str(exc)))
+            return
+        except Exception as exc:  # a model or a tool failed: the conversation goes on
+            self._problem(one_line(described(exc)))
+            return
+        self._history += [message, *response.new_messages]
+        self._console.print()
+
+    def _note(self, text: str) -> None:
+        self._problems.print(Text(text, style="dim"))
+
+    def _problem(self, text: str) -> None:
+        self._problems.print(Text(f"error: {text}"), soft_wrap=True)

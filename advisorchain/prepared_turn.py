@@ -1,0 +1,80 @@
+"""One turn, ready to run: the same code under ``call``, ``stream`` and inside another turn."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .chain import AdvisorChain
+from .errors import ConfigurationError
+from .exchange import ChatRequest, ChatResponse, Emit, ToolSet
+from .stream import Outlet
+from .tools.batch import with_unique_ids
+from .tools.definition import ToolProvider
+from .tools.registry import provided_tools
+
+logger = logging.getLogger("advisorchain")
+
+
+class PreparedTurn(NamedTuple):
+    """A turn's chain and request, and the tool providers to ask before it starts; ``client`` is a name for the log."""
+
+    client: str
+    chain: AdvisorChain
+    request: ChatRequest
+    providers: Sequence[ToolProvider]
+
+    async def run(self, emit: Emit | None = None) -> ChatResponse[Any]:
+        """Run the chain, validate the output, settle the stream's text, end the turn; ``emit`` makes it streamed."""
+        request = self.request
+        turn = request.context.turn
+        outlet: Outlet | None = None
+        if emit is not None:
+            outlet = Outlet(turn, emit)
+            request = request.replace(emit=outlet, streaming=True)
+        if debug := logger.isEnabledFor(logging.DEBUG):
+            logger.debug("turn %s of %s starts", turn.id, self.client)
+        try:
+            if self.providers:
+                request = await _with_provided_tools(request, self.providers)
+            response = await self.chain(request)
+            if not isinstance(response, ChatResponse):
+                raise ConfigurationError(
+                    f"The chain answered with {type(response).__name__}, not a ChatResponse; does an advisor miss "
+                    "'return await call_next(request)'?"
+                )
+            ledger = turn.ledger
+            if response.usage is not ledger.usage:
+                response = response.replace(usage=ledger.usage)
+            if response.message.tool_calls and response.tool_calls:  # left to the caller, who finds them by id
+                response = with_unique_ids(response, turn)
+            elif request.output is not None:
+                response = response.replace(output=request.output.validate(response.text))
+            if outlet is not None:
+                await outlet.settle(response.text)
+        except BaseException as error:
+            if debug:
+                logger.debug(
+                    "turn %s ends after %.3f s: %s", turn.id, turn.runtime.clock() - turn.ledger.started,
+                    type(error).__name__,
+                )  # fmt: skip
+            await turn.end(None, error)
+            raise
+        turn.transcript = list(response.new_messages)
+        await turn.end(response, None)
+        if debug:
+            logger.debug(
+                "turn %s ends after %.3f s: %s, %d model calls, %d tool calls",
+                turn.id, turn.runtime.clock() - turn.ledger.started, response.stop_reason, ledger.model_calls,
+                ledger.tool_calls,
+            )  # fmt: skip
+        return response
+
+
+async def _with_provided_tools(request: ChatRequest, providers: Sequence[ToolProvider]) -> ChatRequest:
+    """Ask the tool providers, once per turn."""
+    found = list(request.tools)
+    for provider in providers:
+        found.extend(await provided_tools(provider, request))
+    return request.replace(tools=ToolSet(found))
