@@ -320,7 +320,8 @@ def _check_calls(messages: Sequence[Message]) -> set[str]:
             seen.update(open_calls)
         elif not isinstance(message, SystemMessage | UserMessage | UnknownMessage):
             raise TranscriptError(
-                f"A prompt is a text, a message or messages; {message!r} ({type(message).__name__}) is no message."
+                f"A prompt is a text, a message, or a list of messages; {message!r} ({type(message).__name__}) is "
+                "none of these: make a UserMessage(content=...) of a text, and read JSON with load_messages(...)."
             )
     if open_calls:
         calls = ", ".join(f"{call_id!r} ({name})" for call_id, name in open_calls.items())

@@ -124,13 +124,13 @@ async def test_no_call(run: Any) -> None:
 
 async def test_an_edited_call(run: Any) -> None:
     client, _model, response = await opened(run, ADD, DELETE)
-    edited = response.tool_calls[1].replace(arguments={"path": "/tmp/x"})
+    edited = response.tool_calls[1].replace(arguments={"path": "/data/x"})
     ran = await client.execute_tools(response, calls=[edited, "c1"])
-    assert sorted(map(str, RUNS)) == ["(1, 2)", "/tmp/x"]
+    assert sorted(map(str, RUNS)) == ["(1, 2)", "/data/x"]
     assert [r.call_id for r in ran.results] == ["c1", "c2"], "in call order"
     assistant = ran.messages[1]
     assert isinstance(assistant, AssistantMessage)
-    assert assistant.tool_calls[1].arguments == {"path": "/tmp/x"}, "the model reads what was run"
+    assert assistant.tool_calls[1].arguments == {"path": "/data/x"}, "the model reads what was run"
     check_pairing(ran.messages)
 
 

@@ -36,7 +36,7 @@ class ModelArguments:
             if isinstance(arguments, str) and arguments and not arguments.isspace():
                 return self._from_json(arguments)  # type: ignore[no-any-return]
             # A blank text means no arguments: models send it for tools without parameters.
-            values = copy.deepcopy(arguments) if isinstance(arguments, dict) else {}
+            values = copy.deepcopy(arguments) if arguments and not isinstance(arguments, str) else {}
             return self._from_python(values)  # type: ignore[no-any-return]
         except ValidationError as exc:
             raise argument_error(tool, self._problems(exc)) from None

@@ -19,6 +19,8 @@ from .timeout import run_within
 logger = logging.getLogger("advisorchain")
 
 ErrorDetail = Literal["type", "message"]
+FINISH_SECONDS = 1.0
+"""How long handing on a `ToolFinished` may hold up a cancellation."""
 LISTED_TOOLS = 50
 """How many tool names the error about an unknown tool lists."""
 
@@ -157,6 +159,7 @@ async def _observed(
         if request.streaming:
             import anyio
 
-            with anyio.CancelScope(shield=True):
+            # Shielded, so that every start has its end; not for long, because a tap may hang.
+            with anyio.move_on_after(FINISH_SECONDS, shield=True):
                 await request.emit(ToolFinished(result, seconds, path=turn.path, round=round, attempt=turn.attempt))
     return result

@@ -23,6 +23,8 @@ def parse_arguments(tool: str, arguments: dict[str, Any] | str | None) -> dict[s
         return {}
     if isinstance(arguments, dict):
         return copy.deepcopy(arguments)  # what a tool does to its arguments must not change the transcript
+    if not isinstance(arguments, str):
+        raise ToolArgumentsError(f"The arguments of tool {tool!r} must be one JSON object.")
     if not arguments.strip():
         return {}
     try:

@@ -6,6 +6,7 @@ A thread cannot be cancelled. When its call times out it is abandoned: counted, 
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 from collections.abc import Callable
@@ -43,9 +44,7 @@ async def run_in_thread(tool: str, fn: Callable[[], Any]) -> Any:
     import anyio.to_thread
 
     global _abandoned
-    if _abandoned >= MAX_ABANDONED_THREADS:
-        logger.error("Tool %r was not started: %d threads of earlier calls are stuck.", tool, _abandoned)
-        raise ToolError("The tool is not available: too many of its earlier calls have not returned.")
+    _check_abandoned(tool)
     state = "waiting"
 
     def call() -> Any:
@@ -54,9 +53,12 @@ async def run_in_thread(tool: str, fn: Callable[[], Any]) -> Any:
         with _lock:
             if state == "cancelled":  # before the thread got to it
                 return None
+            _check_abandoned(tool)
             state = "running"
         try:
-            return (fn(),)  # trio takes no coroutine as a thread's value
+            value = fn()
+            # A generator runs here too, not on the loop; a tuple, as trio takes no coroutine as a thread's value.
+            return (list(value) if inspect.isgenerator(value) else value,)
         finally:
             with _lock:
                 if state == "abandoned":
@@ -80,6 +82,12 @@ async def run_in_thread(tool: str, fn: Callable[[], Any]) -> Any:
                     _abandoned,
                 )
         raise
+
+
+def _check_abandoned(tool: str) -> None:
+    if _abandoned >= MAX_ABANDONED_THREADS:
+        logger.error("Tool %r was not started: %d threads of earlier calls are stuck.", tool, _abandoned)
+        raise ToolError("The tool is not available: too many of its earlier calls have not returned.")
 
 
 def _limiter_of_loop() -> anyio.CapacityLimiter:
