@@ -65,7 +65,7 @@ async def test_an_unknown_setting_is_named(name: str, run: Any) -> None:
 
 @pytest.mark.parametrize("model", [None, "gpt-5", 5, ScriptedModel])
 def test_a_model_that_is_none(model: Any) -> None:
-    with pytest.raises(ConfigurationError, match="model|instance"):
+    with pytest.raises(ConfigurationError, match=r"model|instance"):
         ChatClient(model)
 
 
