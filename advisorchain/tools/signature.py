@@ -149,18 +149,25 @@ def parse_docstring(text: str | None) -> Docstring:
         return Docstring(inspect.cleandoc(text), {})
     from docstring_parser import parse
 
-    parsed = parse(text)
-    # Parameters are told in the schema; returns and raises are no help to a model. A note or an example is.
-    others = [f"{meta.args[0].capitalize()}: {meta.description}" for meta in parsed.meta if _is_note(meta)]
-    description = "\n\n".join(filter(None, (parsed.short_description, parsed.long_description, *others)))
-    return Docstring(description, {p.arg_name: p.description or "" for p in parsed.params})
+    parameters = {param.arg_name: param.description or "" for param in parse(text).params}
+    return Docstring(_without_sections(inspect.cleandoc(text)), parameters)
 
 
-def _is_note(meta: Any) -> bool:
-    told = ("param", "attribute", "return", "yield", "raise", "except")
-    return bool(meta.description and meta.args) and not meta.args[0].lower().startswith(told)
-
-
-_SECTION = re.compile(
-    r"^\s*(?:(?:Args|Arguments|Parameters|Params|Returns|Raises|Yields)\s*:?\s*$|:param|:return|@param)", re.M
+_TOLD = "Args|Arguments|Parameters|Params|Attributes|Returns|Raises|Yields|Exceptions"
+_SECTION = re.compile(rf"^[ \t]*(?:(?:{_TOLD})[ \t]*:?[ \t]*$|:\w+[^:\n]*:|@param)", re.M)
+_SECTIONS = (
+    re.compile(rf"^(?:{_TOLD})[ \t]*:[ \t]*\n(?:[ \t]+.*\n|\n)*", re.M),  # Google: the indented lines below a heading
+    re.compile(rf"^(?:{_TOLD})[ \t]*\n-{{3,}}[ \t]*\n(?:(?!.*\n-{{3,}}).*\n)*", re.M),  # numpy: up to the next heading
+    re.compile(r"^(?:@param|:\w+[^:\n]*:).*\n(?:[ \t]+.*\n)*", re.M),  # Sphinx: a field and its indented lines
 )
+
+
+def _without_sections(text: str) -> str:
+    """The docstring without its sections of parameters, returns and raises.
+
+    The schema tells the first, and the rest is no help to a model. Notes and examples stay.
+    """
+    text += "\n"
+    for section in _SECTIONS:
+        text = section.sub("", text)
+    return text.strip()
