@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 if TYPE_CHECKING:
-    from advisorchain import ChatClient, ChatResponse
+    from advisorchain import ChatClient, ChatResponse, Message
 
 # In tests/servers: the fixtures `aimock` and `smollm2`.
 pytest_plugins = ["aimock", "smollm2"]
@@ -23,7 +24,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 class Run:
     """Ask a client by ``call`` or by ``stream`` and get the same ``ChatResponse``.
 
-    ``events`` holds the events of the last stream, also when it failed half-way; it is empty under ``call``.
+    ``events`` holds the events of the last stream, also when it failed half-way; it is empty under ``call``. Every
+    request that a scripted model saw, and the conversation that comes back, must pair calls and results.
     """
 
     def __init__(self, mode: Literal["call", "stream"]) -> None:
@@ -31,6 +33,21 @@ class Run:
         self.events: list[Any] = []
 
     async def __call__(self, client: ChatClient, prompt: Any, **kwargs: Any) -> ChatResponse[Any]:
+        from advisorchain import UserMessage
+
+        try:
+            response = await self._ask(client, prompt, **kwargs)
+        finally:
+            for request in getattr(client.model, "requests", ()):
+                assert_paired(request.messages)
+        if not response.tool_calls:
+            sent = list(prompt) if isinstance(prompt, Sequence) and not isinstance(prompt, str) else [prompt]
+            sent = [UserMessage(content=item) if isinstance(item, str) else item for item in sent]
+            assert_paired([*sent, *response.new_messages])
+            assert response.new_messages[-1] is response.message
+        return response
+
+    async def _ask(self, client: ChatClient, prompt: Any, **kwargs: Any) -> ChatResponse[Any]:
         from advisorchain import Finished
 
         self.events = []
@@ -46,6 +63,23 @@ class Run:
         assert len(finished) == 1, "a turn finishes exactly once"
         assert finished[0].response is response
         return response
+
+
+def assert_paired(messages: Sequence[Message]) -> None:
+    """Every call has exactly one result, right after it, in call order; no id is used twice."""
+    from advisorchain import AssistantMessage, ToolMessage
+    from advisorchain.messages import check_pairing
+
+    check_pairing(messages)
+    calls = [call for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls]
+    ids = Counter(call.id for call in calls if call.executed_by == "client")
+    assert all(count == 1 for count in ids.values()), f"ids used twice: {ids}"
+    pending: list[str] = []
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            pending = [call.id for call in message.tool_calls if call.executed_by == "client"]
+        elif isinstance(message, ToolMessage):
+            assert message.call_id == pending.pop(0), "results are not in call order"
 
 
 def streamed_text(events: Iterable[Any]) -> str:
