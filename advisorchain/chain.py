@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +11,18 @@ from .async_callable import checked_async
 from .errors import ConfigurationError
 from .exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
 from .invocation import ToolInvocation, ToolResult
+from .model_call import ModelCall
 from .order import checked_order
-from .stream import emit_text, start_attempt
+from .stream import emit_text
 
 if TYPE_CHECKING:
     from .explain import ChainExplanation
 
-logger = logging.getLogger("advisorchain")
-
 Advise = Callable[[ChatRequest, ChatNext], Awaitable[ChatResponse[Any]]]
 AdviseTool = Callable[[ToolInvocation, ToolNext], Awaitable[ToolResult]]
+
+
+_SIDES = (None, "tool_loop")
 
 
 class Entry:
@@ -36,6 +37,10 @@ class Entry:
         self.advise: Advise | None = _overridden(advisor, name, "advise", Advisor.advise)
         self.advise_tool: AdviseTool | None = _overridden(advisor, name, "advise_tool", Advisor.advise_tool)
         self.is_tool_loop = bool(getattr(advisor, "is_tool_loop", False))
+        for setting, known in (("streams", ("pass", "hold")), ("inside", _SIDES), ("outside", _SIDES)):
+            value = getattr(advisor, setting, known[0])
+            if value not in known:
+                raise ConfigurationError(f"Advisor {name!r}: {setting} must be one of {known}, not {value!r}.")
 
     @property
     def wraps(self) -> str:
@@ -50,52 +55,6 @@ def _overridden(advisor: Any, name: str, method_name: str, default: Any) -> Any:
     if method is None or getattr(method, "__func__", None) is default:
         return None
     return checked_async(method, f"{method_name} of advisor {name!r}")
-
-
-def model_name(model: Any) -> str:
-    """The model's name; of a plain function its own."""
-    return str(getattr(model, "name", None) or getattr(model, "__name__", None) or type(model).__name__)
-
-
-class ModelCall:
-    """The innermost part of a chain: calls the model, keeps the ledger, starts a streamed attempt."""
-
-    __slots__ = ("model", "_name", "_native_output", "_keeps_ledger")
-
-    def __init__(self, model: ChatNext) -> None:
-        self._name = model_name(model)
-        self.model: ChatNext = checked_async(model, f"The model {self._name!r}")
-        self._native_output = bool(getattr(model, "native_output", False))
-        self._keeps_ledger = bool(getattr(model, "keeps_ledger", False))  # a sub-agent: its calls are counted already
-
-    async def __call__(self, request: ChatRequest) -> ChatResponse[Any]:
-        """Call the model; the response knows the request that the model saw."""
-        if request.model is not None:
-            return await ModelCall(request.model)(request.replace(model=None))
-        model = self.model
-        if request.output is not None and not self._native_output:
-            request = request.with_instruction(request.output.instruction())
-        if request.streaming:
-            request = request.replace(emit=await start_attempt(request))
-        turn = request.context.turn
-        debug = logger.isEnabledFor(logging.DEBUG)
-        name, start = self._name, turn.runtime.clock() if debug else 0.0
-        if debug:
-            logger.debug("turn %s round %d: model %s starts", turn.id, request.round or turn.round, name)
-        response = await model(request)
-        if not isinstance(response, ChatResponse):
-            raise ConfigurationError(f"The model {name!r} returned {type(response).__name__}, not a ChatResponse.")
-        if debug:
-            logger.debug(
-                "turn %s round %d: model %s ends after %.3f s: %s, %d tool calls",
-                turn.id, request.round or turn.round, name, turn.runtime.clock() - start, response.stop_reason,
-                len(response.message.tool_calls),
-            )  # fmt: skip
-        if not self._keeps_ledger:
-            turn.ledger.add_usage(response.usage)
-        if request.offers is not None and response.message.tool_calls:
-            request.offers[response.message.id] = (request.tools, request.options)
-        return response.replace(request=request)
 
 
 def _link(advise: Advise, call_next: ChatNext) -> ChatNext:
@@ -133,6 +92,7 @@ class AdvisorChain:
     """
 
     __slots__ = ("entries", "model", "_chat", "_tool")
+    keeps_ledger = True  # as the model of another chain: its model calls are in the turn's ledger already
 
     def __init__(self, advisors: Iterable[Any], model: ChatNext, *, tool: ToolNext) -> None:
         self.entries = _arrange(advisors)
@@ -222,6 +182,8 @@ def _name_of(advisor: Any) -> tuple[str, bool]:
         return derived_name(type(advisor)), False
     if not isinstance(name, str) or not name:
         raise ConfigurationError(f"The name of {type(advisor).__name__} must be a text, not {name!r}.")
+    if getattr(advisor, "has_derived_name", False):  # of the function that it was made from
+        return name, False
     if isinstance(advisor, Advisor) and "name" not in advisor.__dict__ and name == derived_name(type(advisor)):
         return name, False
     return name, True

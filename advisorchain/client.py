@@ -88,7 +88,7 @@ class ChatClient:
             raise ConfigurationError(
                 f"{model!r} is no model: a model is an async function of the request, or an object with async __call__."
             )
-        self.model = model
+        self._model = model
         self.name = name
         self._advisors = _listed(advisors)
         self._sources = ToolSources(tools)
@@ -100,6 +100,11 @@ class ChatClient:
         self._runtime = runtime or _RUNTIME
         self._chains: dict[bool, AdvisorChain] = {}
         self._chain(tool_loop, None)
+
+    @property
+    def model(self) -> ChatNext:
+        """The model that the chain ends in."""
+        return self._model
 
     # Calls -----------------------------------------------------------------------------------------------------------
 
@@ -213,7 +218,8 @@ class ChatClient:
         Raises:
             ConfigurationError: a call or a result does not belong to the response.
         """
-        return await execute_tools(response, calls, results)
+        loop = next((advisor for advisor in self._advisors if isinstance(advisor, ToolCallingAdvisor)), None)
+        return await execute_tools(response, calls, results, loop or ToolCallingAdvisor())
 
     # Sub-agents ------------------------------------------------------------------------------------------------------
 
@@ -221,13 +227,24 @@ class ChatClient:
         """This client as a tool of another client: its one argument is the prompt, its result the answer.
 
         It runs a turn of its own: a child context, no conversation, usage added to the outer turn, events under its
-        path ``(..., name)``. The settings are those of `Tool`; ``timeout`` defaults to 600 seconds.
+        path ``(..., name)``. The settings are those of `Tool`; ``timeout`` defaults to 600 seconds. An error of its
+        model or its limits becomes an error result; one that ends a turn (`TurnAbortedError`, `ConfigurationError`)
+        ends the outer turn too.
+
+        Raises:
+            ConfigurationError: the client has no tool loop, so it could leave calls open.
         """
+        self._check_nested()
         return ClientTool(self._nested, name, description, settings)
 
     def as_model(self, name: str | None = None) -> ClientModel:
         """This client as a model of another client: it answers the conversation with its own tools and advisors."""
+        self._check_nested()
         return ClientModel(self._nested, name or self.name)
+
+    def _check_nested(self) -> None:
+        if not self._tool_loop:
+            raise ConfigurationError(f"{self!r} has tool_loop=False; as a sub-agent a client needs its tool loop.")
 
     async def _nested(self, prompt: Prompt, parent: ChatRequest, name: str) -> ChatResponse[Any]:
         """Run a turn inside another one."""
@@ -247,19 +264,20 @@ class ChatClient:
         Raises:
             ConfigurationError: the format is unknown.
         """
-        from .explain import with_tools
+        from .explain import with_providers, with_tools
 
-        return with_tools(self.chain.explain(), self._sources.tools, self._return_direct).format(format)
+        explanation = with_tools(self.chain.explain(), self._sources.tools, self._return_direct)
+        return with_providers(explanation, self._sources.providers).format(format)
 
     def _chain(self, tool_loop: bool, extra: Iterable[Any] | None) -> AdvisorChain:
         if extra is None or extra == ():
             chain = self._chains.get(tool_loop)
             if chain is None:
                 advisors = _with_loop(self._advisors, tool_loop)
-                chain = self._chains[tool_loop] = AdvisorChain(advisors, self.model, tool=run_tool)
+                chain = self._chains[tool_loop] = AdvisorChain(advisors, self._model, tool=run_tool)
             return chain
         advisors = _with_loop([*self._advisors, *_listed(extra)], tool_loop)
-        return AdvisorChain(advisors, self.model, tool=run_tool)
+        return AdvisorChain(advisors, self._model, tool=run_tool)
 
     def _prepare(
         self,
@@ -293,7 +311,7 @@ class ChatClient:
         else:
             outer = parent.context.turn
             path = outer.path_of(name)
-            turn = Turn(self._runtime, messages=messages, call_ids=call_ids, parent=outer, path=path)
+            turn = Turn(outer.runtime, messages=messages, call_ids=call_ids, parent=outer, path=path)
             shared = parent.context.fork(turn)
         if overrides or parent is not None:
             shared[RETURN_DIRECT] = overrides
@@ -321,7 +339,7 @@ class ChatClient:
         return PreparedTurn(self.name, chain, request, providers)
 
     def __repr__(self) -> str:
-        return f"ChatClient({self.name!r}, model={getattr(self.model, 'name', self.model)!r})"
+        return f"ChatClient({self.name!r}, model={getattr(self._model, 'name', self.model)!r})"
 
 
 def _flags(return_direct: Any) -> dict[str, bool]:

@@ -6,9 +6,10 @@ Every copy of a request holds the same context, so what an inner advisor writes 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from .errors import ConfigurationError
 from .messages import Message, Usage
 from .runtime import Runtime
 from .shield import run_shielded
@@ -128,6 +129,16 @@ class Turn:
         self._callbacks: list[AtTurnEnd] | None = None
         self._sub_agents: dict[str, int] | None = None
 
+    def added_to(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """What ``messages`` hold behind the caller's last one: an earlier pass, and feedback on it."""
+        if not self.messages or not messages:
+            return ()
+        last = self.messages[-1].id
+        for index in range(len(messages) - 1, -1, -1):
+            if messages[index].id == last:
+                return messages[index + 1 :]
+        return ()
+
     def path_of(self, sub_agent: str) -> tuple[str, ...]:
         """The path of a sub-agent that starts in this turn; from its second run on it ends in ``#2``, ``#3``, ..."""
         if self._sub_agents is None:
@@ -152,7 +163,10 @@ class Turn:
             while callbacks:
                 callback = callbacks.pop()
                 try:
-                    await callback(end)
+                    awaitable: Any = callback(end)
+                    if awaitable is None:
+                        raise ConfigurationError(f"The at_turn_end callback {callback!r} must be async.")
+                    await awaitable
                 except Exception as exc:
                     if error is None and failure is None:
                         failure = exc

@@ -61,6 +61,16 @@ def discard(event: Event) -> Awaitable[None]:
     return DONE
 
 
+class Steering(list[Message]):
+    """The messages that advisors have added with ``request.steer`` in a round.
+
+    Attributes:
+        asked: how many there were when the model was last asked.
+    """
+
+    asked = 0
+
+
 class ToolSet:
     """The tools of a request, in order and by name."""
 
@@ -123,7 +133,7 @@ class ChatRequest:
         execute: runs one tool invocation through the tool advisors.
         steering: where the running loop collects the messages of `steer`.
         offers: by the answer's message id: the tools and options that the model had. Written by the terminal model
-            call, so that no advisor can forge what was offered; a loop gives every round its own.
+            call, so that an advisor that edits an answer cannot widen it; a loop gives every round its own.
     """
 
     __slots__ = (
@@ -146,7 +156,7 @@ class ChatRequest:
         round: int = 0,
         emit: Emit = discard,
         streaming: bool = False,
-        steering: list[Message] | None = None,
+        steering: Steering | None = None,
         offers: Offers | None = None,
     ) -> None:
         self.messages = messages
@@ -179,7 +189,7 @@ class ChatRequest:
         emit: Emit = _KEEP,
         streaming: bool = _KEEP,
         execute: ToolNext = _KEEP,
-        steering: list[Message] | None = _KEEP,
+        steering: Steering | None = _KEEP,
         offers: Offers | None = _KEEP,
     ) -> ChatRequest:
         """A copy with some attributes changed; ``messages`` and ``tools`` take any iterable."""

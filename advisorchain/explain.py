@@ -43,6 +43,7 @@ class ChainExplanation:
     rows: tuple[AdvisorRow, ...]
     model: str
     tools: tuple[ToolRow, ...] = ()
+    providers: tuple[str, ...] = ()
 
     @property
     def loop(self) -> AdvisorRow | None:
@@ -76,13 +77,14 @@ class ChainExplanation:
             lines.append(f"{row.order:>5}{depth}{name.ljust(width + 4)}{where.ljust(9)}{kinds[row.wraps]}{hold}")
         mark = "│ " if self.loop else ""
         lines.append(f"{int(Order.MODEL):>5}{depth}{(mark + self.model).ljust(width + 4)}{'model'.ljust(9)}-")
-        if self.tools:
+        if self.tools or self.providers:
             lines.append("")
             lines.append("tools")
-            tool_width = max(len(tool.name) for tool in self.tools)
+            tool_width = max((len(tool.name) for tool in self.tools), default=0)
             for tool in self.tools:
                 direct = f"  return direct ({tool.return_direct_from})" if tool.return_direct else ""
                 lines.append(f"  {tool.name.ljust(tool_width)}  {tool.origin}{direct}")
+        lines += [f"  {provider} is asked once per turn" for provider in self.providers]
         return "\n".join(lines)
 
 
@@ -99,7 +101,7 @@ def explain_chain(chain: AdvisorChain) -> ChainExplanation:
         rows.append(AdvisorRow(entry.name, entry.order, type(advisor).__name__, position, entry.wraps, streams))
         if entry is loop:
             position = "inside"
-    from .chain import model_name
+    from .model_call import model_name
 
     return ChainExplanation(tuple(rows), model_name(chain.model))
 
@@ -114,3 +116,8 @@ def with_tools(
         direct_from = tool.return_direct_from if flag is None else "client"
         rows.append(ToolRow(tool.name, tool.origin, tool.return_direct if flag is None else flag, direct_from))
     return replace(explanation, tools=tuple(rows))
+
+
+def with_providers(explanation: ChainExplanation, providers: Iterable[object]) -> ChainExplanation:
+    """The explanation with the sources of tools that are asked per turn."""
+    return replace(explanation, providers=tuple(type(provider).__name__ for provider in providers))

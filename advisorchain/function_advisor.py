@@ -18,12 +18,14 @@ class FunctionAdvisor(Advisor):
         *,
         order: int,
         name: str,
+        has_derived_name: bool = False,
         streams: Literal["pass", "hold"] = "pass",
         advise: Callable[[ChatRequest, ChatNext], Awaitable[ChatResponse[Any]]] | None = None,
         advise_tool: Callable[[ToolInvocation, ToolNext], Awaitable[ToolResult]] | None = None,
     ) -> None:
         self.order = order
         self.name = name
+        self.has_derived_name = has_derived_name
         self.streams = streams
         if advise is not None:
             self.advise = advise  # type: ignore[method-assign, assignment]
@@ -36,7 +38,11 @@ def chat_advisor(
 ) -> Callable[[Callable[[ChatRequest, ChatNext], Awaitable[ChatResponse[Any]]]], FunctionAdvisor]:
     """Make an advisor of an async function of ``(request, call_next)``; the name defaults to the function's."""
     return lambda fn: FunctionAdvisor(
-        order=order, name=name or str(getattr(fn, "__name__", "chat_advisor")), streams=streams, advise=fn
+        order=order,
+        name=_name(fn, name),
+        has_derived_name=name is None,
+        streams=streams,
+        advise=fn,
     )
 
 
@@ -45,5 +51,12 @@ def tool_advisor(
 ) -> Callable[[Callable[[ToolInvocation, ToolNext], Awaitable[ToolResult]]], FunctionAdvisor]:
     """Make an advisor of an async function of ``(invocation, call_next)``; the name defaults to the function's."""
     return lambda fn: FunctionAdvisor(
-        order=order, name=name or str(getattr(fn, "__name__", "tool_advisor")), advise_tool=fn
+        order=order,
+        name=_name(fn, name),
+        has_derived_name=name is None,
+        advise_tool=fn,
     )
+
+
+def _name(fn: Any, name: str | None) -> str:
+    return name or str(getattr(fn, "__name__", type(fn).__name__))

@@ -123,18 +123,28 @@ class ToolResult:
         if self._structured is not _KEEP:
             return self._structured
         value = self.artifact
-        if isinstance(value, dict | list):
-            return value
-        if hasattr(value, "model_dump"):
-            return value.model_dump(mode="json")
+        if isinstance(value, dict | list) or hasattr(value, "model_dump") or hasattr(value, "__dataclass_fields__"):
+            from pydantic_core import to_jsonable_python
+
+            return to_jsonable_python(value, fallback=str, inf_nan_mode="strings")
         return None
 
     def replace(self, **changes: Any) -> ToolResult:
-        """A copy with some attributes changed."""
+        """A copy with some attributes changed.
+
+        A changed ``content`` drops ``artifact`` and ``structured`` unless they are given too: whoever redacts the text
+        must not leave the value beside it.
+        """
         new = self.stamped(self.call_id, self.name, self.return_direct, self.source, self.trusted)
+        if "content" in changes:
+            changes = {"artifact": None, "structured": None, **changes}
         for name, value in changes.items():
             setattr(new, "_structured" if name == "structured" else name, value)
         return new
+
+    def with_text(self, content: str) -> ToolResult:
+        """A copy with another form of the same text (a cut): artifact and structured value are kept."""
+        return self.replace(content=content, artifact=self.artifact, structured=self._structured)
 
     def stamped(self, call_id: str, name: str, return_direct: bool, source: str, trusted: bool) -> ToolResult:
         """A copy that knows which call it answers; made by the loop."""

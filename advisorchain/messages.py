@@ -240,6 +240,11 @@ class UnknownMessage(BaseModel):
     role: str
 
     @property
+    def id(self) -> str:
+        """Its id, or an empty text."""
+        return str((self.model_extra or {}).get("id", ""))
+
+    @property
     def text(self) -> str:
         """Its text, if it has one."""
         extra = self.model_extra or {}
@@ -296,6 +301,11 @@ def check_pairing(messages: Sequence[Message]) -> set[str]:
     return set()
 
 
+def _shown(item: object) -> str:
+    text = item if isinstance(item, str) else type(item).__name__
+    return repr(text if len(text) <= 40 else text[:40] + "...")
+
+
 def _check_calls(messages: Sequence[Message]) -> set[str]:
     seen: set[str] = set()
     open_calls: dict[str, str] = {}
@@ -320,8 +330,8 @@ def _check_calls(messages: Sequence[Message]) -> set[str]:
             seen.update(open_calls)
         elif not isinstance(message, SystemMessage | UserMessage | UnknownMessage):
             raise TranscriptError(
-                f"A prompt is a text, a message, or a list of messages; {message!r} ({type(message).__name__}) is "
-                "none of these: make a UserMessage(content=...) of a text, and read JSON with load_messages(...)."
+                f"A prompt is a text, a message, or a list of messages, but {_shown(message)} is none of these: make a "
+                "UserMessage(content=...) of a text, and read JSON with load_messages(...)."
             )
     if open_calls:
         calls = ", ".join(f"{call_id!r} ({name})" for call_id, name in open_calls.items())

@@ -23,10 +23,11 @@ class OutputType(Generic[T]):
         schema: the JSON schema of the type.
     """
 
-    __slots__ = ("type", "name", "schema", "_adapter")
+    __slots__ = ("type", "name", "schema", "_adapter", "_instruction")
 
     def __init__(self, type_: Any) -> None:
         self.type = type_
+        self._instruction: str | None = None
         self._adapter: TypeAdapter[T] = TypeAdapter(type_)
         self.schema = self._adapter.json_schema()
         self.name = re.sub(r"[^a-zA-Z0-9_-]+", "_", getattr(type_, "__name__", str(type_))).strip("_")[:64] or "output"
@@ -38,12 +39,14 @@ class OutputType(Generic[T]):
 
     def instruction(self) -> str:
         """The sentence for a model that cannot take a schema natively."""
-        from pydantic_core import to_json
+        if self._instruction is None:
+            from pydantic_core import to_json
 
-        return (
-            "Answer with one JSON value and nothing else, no code fence. It must fit this JSON schema:\n"
-            + to_json(self.schema).decode()
-        )
+            self._instruction = (
+                "Answer with one JSON value and nothing else, no code fence. It must fit this JSON schema:\n"
+                + to_json(self.schema).decode()
+            )
+        return self._instruction
 
     def validate(self, text: str) -> T:
         """The answer's text as the type; a code fence around it is taken off.

@@ -29,6 +29,7 @@ class PreparedTurn(NamedTuple):
         """Run the chain, validate the output, settle the stream's text, end the turn; ``emit`` makes it streamed."""
         request = self.request
         turn = request.context.turn
+        turn.ledger.started = turn.runtime.clock()
         outlet: Outlet | None = None
         if emit is not None:
             outlet = Outlet(turn, emit)
@@ -53,6 +54,8 @@ class PreparedTurn(NamedTuple):
                 response = response.replace(output=request.output.validate(response.text))
             if outlet is not None:
                 await outlet.settle(response.text)
+                if response.request is not None:  # nobody listens any more
+                    response = response.replace(request=response.request.muted())
         except BaseException as error:
             if debug:
                 logger.debug(

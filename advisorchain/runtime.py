@@ -35,7 +35,7 @@ class Runtime:
 
     Args:
         clock: monotonic seconds, for limits and durations.
-        ids: a function that returns a new unique id.
+        ids: a function that returns a new unique id: of turns, and of calls that are renamed. Messages make their own.
         jitter: a function that returns a number in ``[0, 1)``.
     """
 

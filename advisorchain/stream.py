@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -32,7 +33,7 @@ logger = logging.getLogger("advisorchain")
 
 QUEUED_EVENTS = 256
 """Above this many unread events, neighbouring text deltas are merged."""
-MERGED_CHARACTERS = 65536
+MERGED_CHARACTERS = 4096
 """A merged delta grows no longer than this."""
 
 
@@ -51,8 +52,10 @@ async def start_attempt(request: ChatRequest) -> Emit:
     path, attempt = turn.path, turn.attempt
 
     def stamp(event: Event) -> Awaitable[None]:
-        if event.round:  # a sub-agent's, which is stamped already
-            return emit(event)
+        if event.round:
+            if len(event.path) > len(path):  # a sub-agent's, which is stamped already
+                return emit(event)
+            event = copy.copy(event)  # a replayed one: its first stamp may still be waiting to be read
         event.path = path
         event.round = round
         event.attempt = attempt
@@ -189,11 +192,14 @@ class ChatStream(Generic[T]):
             self._error = exc
         finally:
             self._done = True
+            del self._run  # it holds the turn, and the turn's outlet holds this stream
             self._ended.set()
             self._notify()
 
     def _push(self, event: Event) -> Awaitable[None]:
         queue = self._queue
+        if self._response is not None and type(event) is not Finished:
+            return DONE  # a task that a tool left behind: Finished is the last event
         if len(queue) >= QUEUED_EVENTS and type(event) is TextDelta:
             last = queue[-1]
             if (

@@ -8,9 +8,9 @@ from typing import Any
 from .errors import ConfigurationError
 from .exchange import ChatRequest, ChatResponse
 from .invocation import ToolResult
-from .messages import AssistantMessage, Message
+from .messages import AssistantMessage, Message, TextPart
 from .tools.definition import Tool, ToolContext
-from .tools.schema import SchemaArguments
+from .tools.schema_arguments import SchemaArguments
 
 SUB_AGENT_TIMEOUT = 600.0
 """Seconds a sub-agent may take as a tool, unless its ``timeout`` says otherwise."""
@@ -39,13 +39,16 @@ class ClientTool(Tool):
         """Run the sub-agent's turn; the artifact is its `ChatResponse`."""
         run: Nested = self._run  # type: ignore[attr-defined]
         response = await run(arguments["prompt"], context.request, self.name)
-        return ToolResult(response.text, artifact=response)
+        content = response.message.content
+        parts = () if isinstance(content, str) else tuple(part for part in content if not isinstance(part, TextPart))
+        return ToolResult(response.text, parts=parts, artifact=response)
 
 
 class ClientModel:
     """A client as a model; made by ``client.as_model()``.
 
-    It answers the conversation with its own tools and advisors; the outer request's tools are not handed on.
+    It answers the conversation with its own tools, options and advisors; the outer request's tools and options are not
+    handed on.
     """
 
     keeps_ledger = True
@@ -58,4 +61,8 @@ class ClientModel:
     async def __call__(self, request: ChatRequest) -> ChatResponse[Any]:
         """Run the sub-agent's turn on the request's messages."""
         response = await self._run(request.messages, request, self.name)
-        return ChatResponse(AssistantMessage(content=response.message.content), stop_reason=response.stop_reason)
+        return ChatResponse(
+            AssistantMessage(content=response.message.content),
+            stop_reason=response.stop_reason,
+            direct_results=response.direct_results,
+        )

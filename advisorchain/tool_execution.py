@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .advisors.tool_calling import ToolCallingAdvisor
 from .errors import ConfigurationError
 from .exchange import ChatRequest, ChatResponse
 from .invocation import ToolResult
-from .messages import ToolCall, ToolMessage
+from .messages import ToolCall
 from .prompt import Transcript
 from .tools.batch import offered_tools, refusal_of, run_calls
 from .tools.definition import Tool
-from .tools.result import MAX_RESULT_CHARS, convert_result, trim
+from .tools.result import convert_result
 
 NOT_EXECUTED = "Not executed: the application did not allow this call."
 """The result of a call that the caller left out."""
@@ -36,9 +37,12 @@ class ToolExecution:
 
 
 async def execute_tools(
-    response: ChatResponse[Any], calls: Iterable[Any] | None, results: Mapping[str, Any] | None
+    response: ChatResponse[Any],
+    calls: Iterable[Any] | None,
+    results: Mapping[str, Any] | None,
+    loop: ToolCallingAdvisor,
 ) -> ToolExecution:
-    """Run the open calls of a response; see ``ChatClient.execute_tools``."""
+    """Run the open calls of a response, with the settings of ``loop``; see ``ChatClient.execute_tools``."""
     request = response.request
     if request is None:
         raise ConfigurationError("This response never reached a model: it has no request whose tools could run.")
@@ -55,7 +59,13 @@ async def execute_tools(
     refusal = refusal_of(request, response)
     ran: list[ToolResult] = []
     if chosen and refusal is None:
-        ran = await run_calls(request, list(chosen.values()), [tools[call_id] for call_id in chosen])
+        ran = await run_calls(
+            request,
+            list(chosen.values()),
+            [tools[call_id] for call_id in chosen],
+            concurrency=loop.concurrency,
+            error_detail=loop.error_detail,
+        )
     found = {result.call_id: result for result in ran}
     ordered = tuple(
         found.get(call_id) or _given(call, given, refusal or NOT_EXECUTED, tools[call_id], request)
@@ -63,9 +73,9 @@ async def execute_tools(
     )
     turn = request.context.turn
     turn.ledger.rounds += 1
-    messages = [_message(result, tools[result.call_id]) for result in ordered]
+    messages = [loop.message_of(result, tools[result.call_id]) for result in ordered]
     transcript = Transcript((*turn.messages, *response.new_messages, *messages), turn.id)
-    direct = all(result.return_direct and not result.is_error for result in ordered)
+    direct = all(result.return_direct and not result.is_error and not result.failure for result in ordered)
     return ToolExecution(transcript, ordered, ordered if direct else ())
 
 
@@ -91,11 +101,5 @@ def _chosen(
 
 def _given(call: ToolCall, given: Mapping[str, Any], refusal: str, tool: Tool, request: ChatRequest) -> ToolResult:
     """The caller's own result of a call; without one, an error result."""
-    value = given.get(call.id)
-    result = ToolResult.error(refusal) if value is None else convert_result(value)
+    result = convert_result(given[call.id]) if call.id in given else ToolResult.error(refusal)
     return result.stamped(call.id, call.name, tool.is_direct(request.context), tool.source, tool.trusted)
-
-
-def _message(result: ToolResult, tool: Tool) -> ToolMessage:
-    limit = tool.max_result_chars
-    return result.message(trim(result.content, MAX_RESULT_CHARS if limit is None else limit))

@@ -114,8 +114,7 @@ async def test_feedback_keeps_the_first_answer(run: Any) -> None:
     async def critic(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
         first = await call_next(request)
         more = (*first.new_messages, UserMessage(content="shorter"))
-        second = await call_next(request.replace(messages=(*request.messages, *more)))
-        return second.replace(new_messages=(*more, *second.new_messages))
+        return await call_next(request.replace(messages=(*request.messages, *more)))
 
     model = ScriptedModel([calling(), "It is three.", "3"])
     response = await run(ChatClient(model, tools=[add], advisors=[critic]), "?")

@@ -35,6 +35,7 @@ FLOORS = {
     # 2: the mechanism
     "advisor": 2,
     "chain": 2,
+    "model_call": 2,
     "function_advisor": 2,
     "stream": 2,
     "explain": 2,

@@ -1,4 +1,4 @@
-"""The built-in advisors; each uses only public names and could be a plugin."""
+"""The built-in advisors; each uses only public names of the package's modules and could be a plugin."""
 
 from __future__ import annotations
 

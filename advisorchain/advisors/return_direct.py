@@ -51,10 +51,7 @@ class ReturnDirectAdvisor(Advisor):
         combine: Callable[[Sequence[ToolResult]], str] | None = None,
         hint: bool = False,
         mark: str = "[DIRECT] ",
-        instruction: str = (
-            "The result of a tool marked [DIRECT] goes to the user as it is, without you seeing it. Call such a tool "
-            "when its result alone answers the request."
-        ),
+        instruction: str | None = None,
         order: int = Order.RETURN_DIRECT,
         name: str | None = None,
     ) -> None:
@@ -65,7 +62,10 @@ class ReturnDirectAdvisor(Advisor):
         self.combine = combine or _joined
         self.hint = hint
         self.mark = mark
-        self.instruction = instruction
+        self.instruction = instruction or (
+            f"The result of a tool marked {mark.strip()} goes to the user as it is, without you seeing it. Call such a "
+            "tool when its result alone answers the request."
+        )
         self.order = order
         if name is not None:
             self.name = name

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ..advisor import Advisor
 from ..context import Turn
 from ..errors import ConfigurationError, ToolLoopLimitError
 from ..events import RoundFinished
-from ..exchange import ChatNext, ChatRequest, ChatResponse, StopReason
+from ..exchange import ChatNext, ChatRequest, ChatResponse, Steering, StopReason
 from ..invocation import ToolResult
-from ..messages import AssistantMessage, Message
+from ..messages import AssistantMessage, Message, ToolMessage
 from ..order import Order
 from ..shield import run_shielded
 from ..stream import emit_text, start_round
 from ..tools.batch import CONCURRENCY, offered_tools, refusal_of, run_calls, with_unique_ids
 from ..tools.definition import Tool
 from ..tools.execution import ErrorDetail
-from ..tools.limits import Breach, Limit, LoopLimits, OnLimit, Repeats, call_key
+from ..tools.limits import Breach, Limit, LoopLimits, OnLimit, Repeats
 from ..tools.result import MAX_RESULT_CHARS, trim
 
 logger = logging.getLogger("advisorchain")
+
+T = TypeVar("T")
 
 FINALIZE_SECONDS = 5.0
 """How long ``finalize_loop`` may take when the turn is cancelled."""
 
 
 class LoopState:
-    """What one run of the loop knows; plain data, so that an open round can be stored.
+    """What one run of the loop knows: plain data, so that an open round can be stored (the counts of repeats apart).
 
     Attributes:
         round: the running round, from 1.
@@ -42,15 +44,15 @@ class LoopState:
 
     __slots__ = ("round", "messages", "new_messages", "results", "stopped", "repeats", "refused_rounds", "steering")
 
-    def __init__(self, messages: tuple[Message, ...]) -> None:
+    def __init__(self, messages: tuple[Message, ...], new_messages: Sequence[Message] = ()) -> None:
         self.round = 0
         self.messages = messages
-        self.new_messages: list[Message] = []
+        self.new_messages = list(new_messages)
         self.results: tuple[ToolResult, ...] = ()
         self.stopped: str | None = None
         self.repeats = Repeats()
         self.refused_rounds = 0
-        self.steering: list[Message] = []
+        self.steering = Steering()
 
     def stop(self, reason: str) -> None:
         """End the loop with the current answer; its open calls do not run."""
@@ -122,9 +124,9 @@ class ToolCallingAdvisor(Advisor):
         if name is not None:
             self.name = name
         self._trim = trim
-        cls = type(self)
-        self._hooked = cls.before_round is not _own.before_round or cls.after_round is not _own.after_round
-        self._finalizes = cls.finalize_loop is not _own.finalize_loop
+        cls, own = type(self), ToolCallingAdvisor
+        self._hooked = cls.before_round is not own.before_round or cls.after_round is not own.after_round
+        self._finalizes = cls.finalize_loop is not own.finalize_loop
 
     # Hooks -----------------------------------------------------------------------------------------------------------
 
@@ -154,21 +156,32 @@ class ToolCallingAdvisor(Advisor):
         Raises:
             ToolLoopLimitError: a limit with outcome ``"raise"`` is reached.
         """
-        request = await self.initialize_loop(request)
         turn = request.context.turn
-        state = LoopState(request.messages)
+        state = LoopState(request.messages, turn.added_to(request.messages))
         turn.transcript = state.new_messages
         try:
+            request = _checked(await self.initialize_loop(request), ChatRequest, "initialize_loop")
+            state.messages = request.messages
             response = await self._run(request, state, turn, call_next)
+            if request.streaming:
+                await self._round_finished(request, response, state, turn)
         except BaseException as error:
             if self._finalizes:
-                await run_shielded(partial(self._finalize_failed, error, state), FINALIZE_SECONDS)
+                await self._finalize(partial(self._finalize_failed, error, state))
             raise
-        if request.streaming:
-            await self._round_finished(request, response, state, turn)
         if self._finalizes:
-            response = await self.finalize_loop(response, state) or response
+            changed: list[ChatResponse[Any] | None] = []
+
+            async def finalize() -> None:
+                changed.append(await self.finalize_loop(response, state))
+
+            await self._finalize(finalize)
+            response = next(filter(None, changed), response)
         return response
+
+    async def _finalize(self, fn: Callable[[], Awaitable[None]]) -> None:
+        if not await run_shielded(fn, FINALIZE_SECONDS):
+            logger.error("finalize_loop of %r took over %g s and was cancelled", self.name, FINALIZE_SECONDS)
 
     async def _finalize_failed(self, error: BaseException, state: LoopState) -> None:
         try:
@@ -194,20 +207,19 @@ class ToolCallingAdvisor(Advisor):
                 await self._refuse(sent, response, refusal, state, turn)
                 continue
             tools = offered_tools(sent, response)
-            counts = self.limits.repeats is not None
-            keys = [call_key(call) for call, tool in zip(calls, tools, strict=True) if counts and not tool.repeatable]
-            breach = self.limits.check(calls, keys, turn.ledger, state.repeats, turn.runtime.clock())
+            counted = [call for call, tool in zip(calls, tools, strict=True) if not tool.repeatable]
+            breach = self.limits.check(calls, counted, turn.ledger, state.repeats, turn.runtime.clock())
             if breach is not None:
                 return await self._at_limit(breach, request, sent, response, state, turn, call_next)
             response = with_unique_ids(response, turn)
             calls = response.tool_calls
             turn.ledger.rounds += 1
             results = await run_calls(sent, calls, tools, concurrency=self.concurrency, error_detail=self.error_detail)
-            if keys:
-                counted = [result for result, tool in zip(results, tools, strict=True) if not tool.repeatable]
-                state.repeats.record(keys, counted)
+            if counted and self.limits.repeats is not None:
+                known = [result for result, tool in zip(results, tools, strict=True) if not tool.repeatable]
+                state.repeats.record(counted, known)
             state.results = tuple(results)
-            messages = [self._message(result, tool) for result, tool in zip(results, tools, strict=True)]
+            messages = [self.message_of(result, tool) for result, tool in zip(results, tools, strict=True)]
             self._close_round(response, messages, state, turn)
             if sent.streaming:
                 await self._round_finished(sent, response, state, turn)
@@ -225,7 +237,7 @@ class ToolCallingAdvisor(Advisor):
             offers={},
         )
         if self._hooked:
-            sent = await self.before_round(sent, state)
+            sent = _checked(await self.before_round(sent, state), ChatRequest, "before_round")
         if sent.streaming:
             await start_round(sent)
         response = await call_next(sent)
@@ -235,11 +247,10 @@ class ToolCallingAdvisor(Advisor):
                 "it miss 'return await call_next(request)'?"
             )
         if self._hooked:
-            response = await self.after_round(response, state)
+            response = _checked(await self.after_round(response, state), ChatResponse, "after_round")
         if state.steering:
-            # A retried attempt steers again: the same message is kept once.
-            state.append(*{(message.role, message.text): message for message in state.steering}.values())
-            state.steering.clear()
+            state.append(*_kept(state.steering, response))
+            state.steering = Steering()
         if sent.streaming and turn.emitted_round < state.round and response.text:
             await emit_text(sent, response.text)  # a short-circuit, or a model that does not stream
         return sent, response
@@ -328,10 +339,13 @@ class ToolCallingAdvisor(Advisor):
             stop_reason=stop_reason or response.stop_reason,
         )
 
-    def _message(self, result: ToolResult, tool: Tool) -> Message:
-        """What the model reads of a result."""
+    def message_of(self, result: ToolResult, tool: Tool) -> ToolMessage:
+        """What the model reads of a result: cut as the tool, ``trim`` or ``max_result_chars`` say."""
         if self._trim is not None:
-            return result.message(self._trim(result))
+            text = self._trim(result)
+            if not isinstance(text, str):
+                raise ConfigurationError(f"trim= must return a text, not {type(text).__name__}.")
+            return result.message(text)
         limit = tool.max_result_chars
         return result.message(trim(result.content, self.max_result_chars if limit is None else limit))
 
@@ -342,4 +356,21 @@ class ToolCallingAdvisor(Advisor):
         await request.emit(RoundFinished(text, calls, path=turn.path, round=state.round, attempt=turn.attempt))
 
 
-_own = ToolCallingAdvisor
+def _checked(value: Any, kind: type[T], hook: str) -> T:
+    """What a hook returned.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    if not isinstance(value, kind):
+        raise ConfigurationError(f"{hook} must return a {kind.__name__}, not {type(value).__name__}.")
+    return value
+
+
+def _kept(steering: Steering, response: ChatResponse[Any]) -> list[Message]:
+    """The steered messages that belong to this answer: those of discarded attempts do not."""
+    kept = {message.id: message for message in steering[steering.asked :]}
+    if response.request is not None:
+        seen = {message.id for message in response.request.messages}
+        kept = {m.id: m for m in steering[: steering.asked] if m.id in seen} | kept
+    return list(kept.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .definition import Tool, ToolContext, ToolProvider
+from .execution import run_tool
 from .function import tool
 from .registry import ToolRegistry
 from .result import MAX_RESULT_BYTES, MAX_RESULT_CHARS
@@ -16,5 +17,6 @@ __all__ = [
     "ToolProvider",
     "ToolRegistry",
     "abandoned_threads",
+    "run_tool",
     "tool",
 ]

@@ -18,7 +18,7 @@ from ..exchange import RETURN_DIRECT, ChatRequest
 from ..invocation import ToolInvocation, ToolResult
 from ..messages import ToolCall
 from .result import bounded, convert_result
-from .schema import SchemaArguments
+from .schema_arguments import NO_ARGUMENTS, SchemaArguments, check_schema
 
 if TYPE_CHECKING:
     from .registry import ToolRegistry
@@ -102,7 +102,7 @@ class Tool:
     name: str = ""
     title: str = ""
     description: str = ""
-    input_schema: Mapping[str, Any] = {"type": "object", "properties": {}}
+    input_schema: Mapping[str, Any] = NO_ARGUMENTS
     output_schema: Mapping[str, Any] | None = None
     meta: Mapping[str, Any] = {}
     tags: frozenset[str] = frozenset()
@@ -132,11 +132,12 @@ class Tool:
     def __init__(self, **settings: Any) -> None:
         arguments = type(self).Arguments
         if arguments is not None:
-            from .arguments import ModelArguments
+            from .model_arguments import ModelArguments
 
             checked: Any = ModelArguments(arguments)
             self._set(input_schema=checked.schema, _arguments=checked)
         elif "_arguments" not in self.__dict__:
+            check_schema(self.name, self.input_schema)
             self._set(_arguments=SchemaArguments(self.input_schema))
         self._apply(settings)
         if not self.name:
@@ -167,6 +168,8 @@ class Tool:
             values["meta"] = {}
         if "name" in values:
             _check_name(values["name"])
+        if not isinstance(values.get("return_direct", False), bool):
+            raise ConfigurationError(f"Tool {self.name!r}: return_direct must be True or False.")
         timeout = values.get("timeout")
         if timeout is not None and (not isinstance(timeout, int | float) or timeout <= 0):
             raise ConfigurationError(f"Tool {self.name!r}: timeout must be over 0 seconds, or None (is {timeout!r}).")
@@ -229,12 +232,15 @@ class Tool:
     def convert(self, value: Any) -> ToolResult:
         """The value as a `ToolResult`, through ``result_converter`` if there is one."""
         if isinstance(value, ToolResult):
-            return value.replace(content=bounded(value.content))
+            content = bounded(value.content)
+            return value if content is value.content else value.with_text(content)
         converter = self.result_converter
         if converter is None:
             return convert_result(value)
-        converted = convert_result(converter(value))
-        return converted.replace(artifact=value)
+        converted = converter(value)
+        if inspect.isawaitable(converted):
+            raise ConfigurationError(f"Tool {self.name!r}: result_converter must be a plain function, not async.")
+        return convert_result(converted).replace(artifact=value)
 
     def is_direct(self, context: Context) -> bool:
         """Whether the result may be the answer: the call's or client's override over the tool's own flag."""

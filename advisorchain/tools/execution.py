@@ -143,13 +143,17 @@ async def _observed(
     mark = " [direct]" if direct else ""
     start = clock()
     logger.debug("turn %s round %d: tool %s%s starts", turn.id, round, call.name, mark)
-    if request.streaming:
-        title = tool.title or None
-        await request.emit(ToolStarted(call, title, direct, path=turn.path, round=round, attempt=turn.attempt))
     result = ToolResult.error("The call was cancelled.", failure={"exception": "Cancelled"})
-    result = result.stamped(call.id, call.name, direct, tool.source, tool.trusted)
     try:
+        if request.streaming:
+            event = ToolStarted(call, tool.title or None, direct, path=turn.path, round=round, attempt=turn.attempt)
+            await request.emit(event)
         result = await _run_call(request, call, tool, direct, error_detail)
+    except AdvisorChainError as error:  # one that ends the turn
+        result = ToolResult.error(
+            f"The call ended the turn ({type(error).__name__}).", failure={"exception": type(error).__name__}
+        )
+        raise
     finally:
         seconds = clock() - start
         outcome = "error" if result.is_error else "ok"
@@ -159,6 +163,7 @@ async def _observed(
         if request.streaming:
             import anyio
 
+            result = result.stamped(call.id, call.name, direct, tool.source, tool.trusted)
             # Shielded, so that every start has its end; not for long, because a tap may hang.
             with anyio.move_on_after(FINISH_SECONDS, shield=True):
                 await request.emit(ToolFinished(result, seconds, path=turn.path, round=round, attempt=turn.attempt))

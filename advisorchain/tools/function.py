@@ -12,9 +12,9 @@ from pydantic import BaseModel
 
 from ..advisor import derived_name
 from ..errors import ConfigurationError
-from .arguments import ModelArguments
 from .definition import Tool, ToolContext
-from .schema import SchemaArguments, check_schema
+from .model_arguments import ModelArguments
+from .schema_arguments import SchemaArguments, check_schema
 from .signature import Signature, output_schema, parse_docstring
 from .threads import run_in_thread
 
@@ -140,7 +140,7 @@ class SchemaTool(Tool):
         input_schema: Mapping[str, Any] | None,
         settings: Mapping[str, Any],
     ) -> None:
-        schema: Mapping[str, Any] = {"type": "object", "properties": {}} if input_schema is None else input_schema
+        schema: Mapping[str, Any] = {"type": "object"} if input_schema is None else input_schema
         check_schema(name, schema)
         self._set(
             name=name,

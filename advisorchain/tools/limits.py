@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-
-from pydantic_core import from_json
 
 from ..context import Ledger
 from ..errors import ConfigurationError
@@ -36,15 +35,15 @@ class Breach:
     message: str
 
 
-def call_key(call: ToolCall) -> tuple[str, str]:
-    """What makes two calls the same: the tool's name and the arguments, however their JSON is written."""
+def call_key(call: ToolCall) -> str:
+    """What makes two calls of one tool the same: their arguments, however their JSON is written."""
     arguments: Any = call.arguments
     try:
         if isinstance(arguments, str) and arguments:
-            arguments = from_json(arguments)
-        return call.name, repr(sorted(arguments.items())) if arguments else "[]"
-    except Exception:  # malformed, no object, or nested too deeply: compared as it came
-        return call.name, arguments if isinstance(arguments, str) else str(id(arguments))
+            arguments = json.loads(arguments)
+        return json.dumps(arguments, sort_keys=True, default=str) if arguments else "{}"
+    except Exception:  # malformed, or nested too deeply: compared as it came
+        return arguments if isinstance(arguments, str) else str(id(arguments))
 
 
 def _result_key(result: ToolResult) -> int:
@@ -56,36 +55,57 @@ def _result_key(result: ToolResult) -> int:
 class Repeats:
     """Counts identical calls with identical results since the last round that brought something new.
 
-    A-B-A-B is counted too, because only a new pair of call and result starts the count again.
+    A-B-A-B is counted too, because only a new pair of call and result starts the count again. Arguments are compared
+    only once a tool has given the same result twice: before that nothing can be a repeat.
     """
 
-    __slots__ = ("_seen", "_last", "_news")
+    __slots__ = ("_first", "_counts", "_news")
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str, int], tuple[int, int]] = {}  # pair -> (value of _news, count since then)
-        self._last: dict[tuple[str, str], int] = {}  # call -> hash of its last result
+        self._first: dict[tuple[str, int], tuple[ToolCall, int]] = {}  # (tool, result) -> its first call, news then
+        self._counts: dict[str, dict[tuple[int, str], tuple[int, int]]] = {}  # tool -> (result, arguments) -> news, n
         self._news = 0
 
-    def count(self, key: tuple[str, str]) -> int:
-        """How often the call of this `call_key` has given the same result since something new came up."""
-        last = self._last.get(key)
-        if last is None:
+    def count(self, call: ToolCall) -> int:
+        """How often the call has given the same result since something new came up."""
+        counts = self._counts.get(call.name)
+        if counts is None:
             return 0
-        news, count = self._seen[(*key, last)]
-        return count if news == self._news else 0
+        key = call_key(call)
+        return max([n for (_, args), (news, n) in counts.items() if args == key and news == self._news], default=0)
 
-    def record(self, keys: Sequence[tuple[str, str]], results: Sequence[ToolResult]) -> None:
-        """Note a round's calls (their `call_key`) and results."""
-        pairs = [(*key, _result_key(result)) for key, result in zip(keys, results, strict=True)]
-        seen = self._seen
-        for pair in pairs:
-            if pair not in seen:
-                self._news += 1
-                break
-        for key, pair in zip(keys, pairs, strict=True):
-            news, count = seen.get(pair, (0, 0))
-            seen[pair] = (self._news, count + 1 if news == self._news else 1)
-            self._last[key] = pair[2]
+    def record(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
+        """Note a round's calls and results."""
+        again: list[tuple[ToolCall, int]] = []
+        is_news = False
+        for call, result in zip(calls, results, strict=True):
+            outcome = _result_key(result)
+            if (call.name, outcome) in self._first:
+                again.append((call, outcome))
+            else:
+                is_news = True
+                self._first[call.name, outcome] = (call, self._news + 1)
+        if again:
+            is_news = self._record_again(again) or is_news
+        if is_news:
+            self._news += 1
+
+    def _record_again(self, again: Sequence[tuple[ToolCall, int]]) -> bool:
+        """Count calls whose result is known; whether one of them is a new pair after all."""
+        is_news = False
+        pairs: list[tuple[str, tuple[int, str]]] = []
+        for call, outcome in again:
+            counts = self._counts.setdefault(call.name, {})
+            first, news = self._first[call.name, outcome]
+            counts.setdefault((outcome, call_key(first)), (news, 1))
+            pair = (outcome, call_key(call))
+            is_news = is_news or pair not in counts
+            pairs.append((call.name, pair))
+        now = self._news + 1 if is_news else self._news
+        for name, pair in pairs:
+            news, count = self._counts[name].get(pair, (now, 0))
+            self._counts[name][pair] = (now, count + 1 if news == now else 1)
+        return is_news
 
 
 class LoopLimits:
@@ -138,14 +158,14 @@ class LoopLimits:
     def check(
         self,
         batch: Sequence[ToolCall],
-        counted: Sequence[tuple[str, str]],
+        counted: Sequence[ToolCall],
         ledger: Ledger,
         repeats: Repeats,
         now: float,
     ) -> Breach | None:
         """The first limit that running this batch would break, or None.
 
-        ``counted`` are the keys of the calls that the limit of identical calls counts.
+        ``counted`` are the calls that the limit of identical calls counts.
         """
         if self.tokens is not None and (ledger.usage.total_tokens or 0) >= self.tokens:
             return self._breach("tokens", self.tokens, f"{self.tokens} tokens")
@@ -168,9 +188,9 @@ class LoopLimits:
                 if ledger.calls_by_tool.get(name, 0) + count > allowed:
                     return self._breach("calls_per_tool", allowed, f"{allowed} calls of the tool {name!r}")
         if self.repeats is not None:
-            for key in counted:
-                if repeats.count(key) >= self.repeats:
-                    what = f"{self.repeats} identical calls of the tool {key[0]!r} with the same result"
+            for call in counted:
+                if repeats.count(call) >= self.repeats:
+                    what = f"{self.repeats} identical calls of the tool {call.name!r} with the same result"
                     return self._breach("repeats", self.repeats, what)
         return None
 

@@ -69,7 +69,7 @@ def encodable(result: ToolResult) -> ToolResult:
     try:
         result.content.encode()
     except UnicodeEncodeError:
-        return result.replace(content=result.content.encode(errors="replace").decode())
+        return result.with_text(result.content.encode(errors="replace").decode())
     return result
 
 

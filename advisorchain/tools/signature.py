@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
 
 from ..errors import ConfigurationError
-from .arguments import ModelArguments, without_titles
 from .definition import ToolContext
+from .model_arguments import ModelArguments, without_titles
 
 _MODEL_ATTRIBUTES = frozenset(dir(BaseModel))
 

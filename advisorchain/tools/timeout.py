@@ -17,7 +17,8 @@ T = TypeVar("T")
 _scope_types: dict[bool, type[anyio.CancelScope]] = {}
 
 
-async def run_within(running: Coroutine[Any, Any, T], seconds: float, tool: str) -> T:
+@types.coroutine
+def run_within(running: Coroutine[Any, Any, T], seconds: float, tool: str) -> Generator[Any, Any, T]:
     """Await ``running`` for at most ``seconds``; a tool that never suspends costs no timer.
 
     The scope is entered before the tool's first step, because scopes nest: the tool may enter some of its own.
@@ -26,7 +27,23 @@ async def run_within(running: Coroutine[Any, Any, T], seconds: float, tool: str)
         ToolTimeoutError: the time is over.
     """
     with _new_scope() as scope:
-        return await _timed(running, scope, seconds)
+        try:
+            yielded = running.send(None)
+            import anyio
+
+            scope.deadline = anyio.current_time() + seconds
+            while True:
+                try:
+                    sent = yield yielded
+                except GeneratorExit:
+                    running.close()
+                    raise
+                except BaseException as exc:
+                    yielded = running.throw(exc)
+                else:
+                    yielded = running.send(sent)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
     raise ToolTimeoutError(f"The tool {tool!r} did not answer within {seconds:g} seconds.")
 
 
@@ -41,24 +58,3 @@ def _new_scope() -> anyio.CancelScope:
     scope = anyio.CancelScope()
     _scope_types[trio] = type(scope)
     return scope
-
-
-@types.coroutine
-def _timed(running: Coroutine[Any, Any, T], scope: anyio.CancelScope, seconds: float) -> Generator[Any, Any, T]:
-    try:
-        yielded = running.send(None)
-        import anyio
-
-        scope.deadline = anyio.current_time() + seconds
-        while True:
-            try:
-                sent = yield yielded
-            except GeneratorExit:
-                running.close()
-                raise
-            except BaseException as exc:
-                yielded = running.throw(exc)
-            else:
-                yielded = running.send(sent)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]

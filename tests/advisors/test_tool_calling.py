@@ -62,7 +62,8 @@ async def test_no_tool_one_tool_many_rounds(run: Any) -> None:
         assert [m.text for m in response.new_messages if isinstance(m, ToolMessage)] == [
             str(2 * n) for n in range(1, rounds + 1)
         ]
-        assert response.request is model.requests[-1]
+        assert response.request is not None and response.request.messages == model.requests[-1].messages
+        assert not response.request.streaming, "nobody listens to it any more"
         for index, request in enumerate(model.requests):
             assert len(request.messages) == 1 + 2 * index and request.round == index + 1
         if run.mode == "stream":

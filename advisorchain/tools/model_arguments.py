@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from .schema import argument_error
+from .schema_arguments import argument_error
 
 
 class ModelArguments:

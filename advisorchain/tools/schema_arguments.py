@@ -1,4 +1,4 @@
-"""Arguments described by a JSON schema: parsed, then validated with ``jsonschema`` or the faster ``jsonschema_rs``."""
+"""Arguments described by a JSON schema: parsed, then validated with ``jsonschema``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 from ..errors import ConfigurationError, ToolArgumentsError
 
+NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+"""The input schema of a tool that takes none."""
 MAX_PROBLEMS = 10
 """How many problems with its arguments a model is told at once."""
 
@@ -68,6 +70,22 @@ def check_schema(tool: str, schema: Mapping[str, Any]) -> None:
     except SchemaError as error:
         where = ".".join(map(str, error.absolute_path)) or "schema"
         raise ConfigurationError(f"Tool {tool!r}: input_schema is no JSON schema: {where}: {error.message}") from None
+    remote = sorted(_remote_references(schema))
+    if remote:
+        raise ConfigurationError(
+            f"Tool {tool!r}: input_schema refers to {remote[0]!r}; nothing is fetched, so put it under $defs."
+        )
+
+
+def _remote_references(schema: Any) -> set[str]:
+    if isinstance(schema, list):
+        return {found for item in schema for found in _remote_references(item)}
+    if not isinstance(schema, Mapping):
+        return set()
+    own = {
+        ref for key in ("$ref", "$dynamicRef") if isinstance(ref := schema.get(key), str) and not ref.startswith("#")
+    }
+    return own.union(*[_remote_references(value) for value in schema.values()])
 
 
 class SchemaArguments:
@@ -97,19 +115,13 @@ class SchemaArguments:
 
 
 def _compile(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], list[str]]:
-    try:
-        import jsonschema_rs  # type: ignore[import-not-found, unused-ignore]
-
-        fast: Any = jsonschema_rs.validator_for(dict(schema))
-    except Exception:  # not installed, or stricter about the schema than jsonschema is
-        fast = None
     from jsonschema.validators import Draft202012Validator, validator_for
+    from referencing import Registry
 
-    validator = validator_for(schema, default=Draft202012Validator)(schema)
+    # An empty registry: a schema may come from a stranger, and jsonschema's own would fetch what its $ref names.
+    validator = validator_for(schema, default=Draft202012Validator)(dict(schema), registry=Registry())
 
     def problems(arguments: dict[str, Any]) -> list[str]:
-        if fast is not None and fast.is_valid(arguments):
-            return []
         return [
             f"{'.'.join(map(str, error.absolute_path)) or 'arguments'}: {error.message}"
             for error in sorted(validator.iter_errors(arguments), key=lambda error: list(map(str, error.path)))

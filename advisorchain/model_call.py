@@ -1,0 +1,74 @@
+"""The innermost part of a chain: the model call itself."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from .async_callable import checked_async
+from .errors import ConfigurationError
+from .exchange import ChatNext, ChatRequest, ChatResponse
+from .stream import start_attempt
+
+logger = logging.getLogger("advisorchain")
+
+
+def model_name(model: Any) -> str:
+    """The model's name; of a plain function its own."""
+    return str(getattr(model, "name", None) or getattr(model, "__name__", None) or type(model).__name__)
+
+
+class ModelCall:
+    """The innermost part of a chain: calls the model, keeps the ledger, starts a streamed attempt."""
+
+    __slots__ = ("model", "_name", "_native_output", "_keeps_ledger")
+
+    def __init__(self, model: ChatNext) -> None:
+        self._name = model_name(model)
+        self.model: ChatNext = checked_async(model, f"The model {self._name!r}")
+        self._native_output = bool(getattr(model, "native_output", False))
+        self._keeps_ledger = bool(getattr(model, "keeps_ledger", False))  # a sub-agent: its calls are counted already
+
+    async def __call__(self, request: ChatRequest) -> ChatResponse[Any]:
+        """Call the model; the response knows the request that the model saw."""
+        if request.model is not None:
+            return await ModelCall(request.model)(request.replace(model=None))
+        if request.output is not None and not self._native_output:
+            request = request.with_instruction(request.output.instruction())
+        if request.streaming:
+            request = request.replace(emit=await start_attempt(request))
+        steering = request.steering
+        if steering is not None:
+            steering.asked = len(steering)
+        if logger.isEnabledFor(logging.DEBUG):
+            response = await self._logged(request)
+        else:
+            response = await self.model(request)
+        if not isinstance(response, ChatResponse):
+            raise ConfigurationError(
+                f"The model {self._name!r} returned {type(response).__name__}, not a ChatResponse."
+            )
+        if not self._keeps_ledger:
+            request.context.turn.ledger.add_usage(response.usage)
+        if request.offers is not None and response.message.tool_calls:
+            request.offers[response.message.id] = (request.tools, request.options)
+        if request.round == 0:  # no loop keeps the transcript
+            added = request.context.turn.added_to(request.messages)
+            if added:
+                return response.replace(request=request, new_messages=(*added, response.message))
+        return response.replace(request=request)
+
+    async def _logged(self, request: ChatRequest) -> ChatResponse[Any]:
+        turn = request.context.turn
+        round, start = request.round or turn.round, turn.runtime.clock()
+        logger.debug("turn %s round %d: model %s starts", turn.id, round, self._name)
+        outcome = "error"
+        try:
+            response = await self.model(request)
+            outcome = f"{response.stop_reason}, {len(response.message.tool_calls)} tool calls"
+        finally:
+            seconds = turn.runtime.clock() - start
+            logger.debug(
+                "turn %s round %d: model %s ends after %.3f s: %s", turn.id, round, self._name, seconds, outcome
+            )
+        return response
