@@ -109,7 +109,9 @@ class AdvisorChain:
 
     def __call__(self, request: ChatRequest) -> Awaitable[ChatResponse[Any]]:
         """Send a request through the chain; its tool calls go through this chain's tool advisors."""
-        return self._chat(request.replace(execute=self._tool))
+        if request.execute is not self._tool:
+            request = request.replace(execute=self._tool)
+        return self._chat(request)
 
     @property
     def execute(self) -> ToolNext:

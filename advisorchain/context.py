@@ -113,7 +113,7 @@ class Turn:
     ) -> None:
         self.id = id or runtime.ids()
         self.runtime = runtime
-        self.ledger: Ledger = Ledger(runtime.clock(), parent.ledger if parent is not None else None)
+        self.ledger: Ledger = Ledger(0.0, parent.ledger if parent is not None else None)
         self.messages = messages
         """What the caller sent."""
         self.transcript: list[Message] = []
@@ -131,7 +131,7 @@ class Turn:
 
     def added_to(self, messages: Sequence[Message]) -> Sequence[Message]:
         """What ``messages`` hold behind the caller's last one: an earlier pass, and feedback on it."""
-        if not self.messages or not messages:
+        if not self.messages or not messages or messages[-1] is self.messages[-1]:
             return ()
         last = self.messages[-1].id
         for index in range(len(messages) - 1, -1, -1):
@@ -145,6 +145,11 @@ class Turn:
             self._sub_agents = {}
         number = self._sub_agents[sub_agent] = self._sub_agents.get(sub_agent, 0) + 1
         return (*self.path, sub_agent if number == 1 else f"{sub_agent}#{number}")
+
+    @property
+    def has_callbacks(self) -> bool:
+        """Whether anything waits for the end of the turn."""
+        return self._callbacks is not None
 
     async def end(self, response: ChatResponse[Any] | None, error: BaseException | None) -> None:
         """Await the ``at_turn_end`` callbacks, last registered first, shielded from cancellation for 5 s.

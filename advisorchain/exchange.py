@@ -324,6 +324,19 @@ class ChatResponse(Generic[T]):
         new._output = self._output if output is _KEEP else output
         return new
 
+    def seen_as(self, request: ChatRequest) -> ChatResponse[T]:
+        """A copy that knows the request that the model saw; made on every model call, so without `replace`."""
+        new = cast("ChatResponse[T]", _new_response(ChatResponse))
+        new.message = self.message
+        new.usage = self.usage
+        new.stop_reason = self.stop_reason
+        new.new_messages = self.new_messages
+        new.direct_results = self.direct_results
+        new.request = request
+        new.metadata = self.metadata
+        new._output = self._output
+        return new
+
     @property
     def text(self) -> str:
         """The text of the answer."""

@@ -165,17 +165,16 @@ class ToolResult:
 
     def message(self, content: str | None = None) -> ToolMessage:
         """The message for the model; ``content`` overrides the text (a cut)."""
-        text = self.content if content is None else content
+        text: Any = self.content if content is None else content
         if self.parts:
             text_part = (TextPart(text=text),) if text else ()
-            return self._message((*text_part, *self.parts))
-        return self._message(text)
-
-    def _message(self, content: str | tuple[Part, ...]) -> ToolMessage:
-        if not self.is_error and self.trusted and self.source == "local":  # defaults are cheaper left out
-            return ToolMessage(content=content, call_id=self.call_id, name=self.name)
+            text = (*text_part, *self.parts)
+        elif not self.is_error and self.trusted and self.source == "local":  # the plain case, without __init__
+            return ToolMessage.__pydantic_validator__.validate_python(  # type: ignore[no-any-return]
+                {"content": text, "call_id": self.call_id, "name": self.name}
+            )
         return ToolMessage(
-            content=content,
+            content=text,
             call_id=self.call_id,
             name=self.name,
             is_error=self.is_error,

@@ -56,7 +56,7 @@ class ModelCall:
             added = request.context.turn.added_to(request.messages)
             if added:
                 return response.replace(request=request, new_messages=(*added, response.message))
-        return response.replace(request=request)
+        return response.seen_as(request)
 
     async def _logged(self, request: ChatRequest) -> ChatResponse[Any]:
         turn = request.context.turn

@@ -62,10 +62,12 @@ class PreparedTurn(NamedTuple):
                     "turn %s ends after %.3f s: %s", turn.id, turn.runtime.clock() - turn.ledger.started,
                     type(error).__name__,
                 )  # fmt: skip
-            await turn.end(None, error)
+            if turn.has_callbacks:
+                await turn.end(None, error)
             raise
-        turn.transcript = list(response.new_messages)
-        await turn.end(response, None)
+        if turn.has_callbacks:
+            turn.transcript = list(response.new_messages)
+            await turn.end(response, None)
         if debug:
             logger.debug(
                 "turn %s ends after %.3f s: %s, %d model calls, %d tool calls",

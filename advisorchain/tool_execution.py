@@ -55,7 +55,7 @@ async def execute_tools(
     # Model and memory read the calls as they were run, not as the model wrote them.
     edited = tuple(chosen.get(call.id, call) for call in response.message.tool_calls)
     response = response.replace(message=response.message.model_copy(update={"tool_calls": edited}))
-    tools = dict(zip(opened, offered_tools(request, response), strict=True))
+    tools = dict(zip(opened, offered_tools(request, response, response.tool_calls), strict=True))
     refusal = refusal_of(request, response)
     ran: list[ToolResult] = []
     if chosen and refusal is None:

@@ -75,7 +75,7 @@ class ReturnDirectAdvisor(Advisor):
         """Answer from the round's results if the policy allows it."""
         context = request.context
         results = request.tool_results
-        if results:
+        if results and (context.get(RETURN_DIRECT) is not None or any(map(_RETURNS_DIRECT, results))):
             answers = self._answers(results)
             if answers:
                 response = self._respond(request, answers)
@@ -115,10 +115,7 @@ class ReturnDirectAdvisor(Advisor):
 
     def _why_not(self, results: Sequence[ToolResult], request: ChatRequest) -> str | None:
         """Why a round with a direct call goes back to the model; None when it had no direct call."""
-        overrides = request.context.get(RETURN_DIRECT)
-        if not overrides and not any(map(_RETURNS_DIRECT, results)):
-            return None
-        overrides = overrides or {}
+        overrides = request.context.get(RETURN_DIRECT) or {}
         reasons: list[str] = []
         wanted = False
         for result in results:

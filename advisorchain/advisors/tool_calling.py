@@ -50,7 +50,7 @@ class LoopState:
         self.new_messages = list(new_messages)
         self.results: tuple[ToolResult, ...] = ()
         self.stopped: str | None = None
-        self.repeats = Repeats()
+        self.repeats: Repeats | None = None
         self.refused_rounds = 0
         self.steering = Steering()
 
@@ -206,17 +206,20 @@ class ToolCallingAdvisor(Advisor):
                     return self._finish(response, state, turn)
                 await self._refuse(sent, response, refusal, state, turn)
                 continue
-            tools = offered_tools(sent, response)
+            tools = offered_tools(sent, response, calls)
             counted = [call for call, tool in zip(calls, tools, strict=True) if not tool.repeatable]
             breach = self.limits.check(calls, counted, turn.ledger, state.repeats, turn.runtime.clock())
             if breach is not None:
                 return await self._at_limit(breach, request, sent, response, state, turn, call_next)
-            response = with_unique_ids(response, turn)
-            calls = response.tool_calls
+            unique = with_unique_ids(response, turn)
+            if unique is not response:
+                response, calls = unique, unique.tool_calls
             turn.ledger.rounds += 1
             results = await run_calls(sent, calls, tools, concurrency=self.concurrency, error_detail=self.error_detail)
             if counted and self.limits.repeats is not None:
                 known = [result for result, tool in zip(results, tools, strict=True) if not tool.repeatable]
+                if state.repeats is None:
+                    state.repeats = Repeats()
                 state.repeats.record(counted, known)
             state.results = tuple(results)
             messages = [self.message_of(result, tool) for result, tool in zip(results, tools, strict=True)]
@@ -324,7 +327,9 @@ class ToolCallingAdvisor(Advisor):
     ) -> ChatResponse[Any]:
         """The loop's response: an answer without open calls, the transcript, the turn's usage."""
         metadata = response.metadata
-        if response.tool_calls:  # they do not run, so the answer must not leave them open
+        if (
+            response.message.tool_calls and response.tool_calls
+        ):  # they do not run, so the answer must not leave them open
             metadata = {**metadata, "dropped_calls": response.tool_calls}
             kept = tuple(call for call in response.message.tool_calls if call.executed_by != "client")
             response = response.replace(message=response.message.model_copy(update={"tool_calls": kept}))
@@ -346,8 +351,8 @@ class ToolCallingAdvisor(Advisor):
             if not isinstance(text, str):
                 raise ConfigurationError(f"trim= must return a text, not {type(text).__name__}.")
             return result.message(text)
-        limit = tool.max_result_chars
-        return result.message(trim(result.content, self.max_result_chars if limit is None else limit))
+        limit = self.max_result_chars if tool.max_result_chars is None else tool.max_result_chars
+        return result.message() if len(result.content) <= limit else result.message(trim(result.content, limit))
 
     async def _round_finished(
         self, request: ChatRequest, response: ChatResponse[Any], state: LoopState, turn: Turn

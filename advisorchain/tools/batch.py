@@ -28,10 +28,10 @@ def offer_of(sent: ChatRequest, response: ChatResponse[Any]) -> tuple[ToolSet, C
     return offers.get(response.message.id) or offers[next(reversed(offers))]
 
 
-def offered_tools(sent: ChatRequest, response: ChatResponse[Any]) -> list[Tool]:
+def offered_tools(sent: ChatRequest, response: ChatResponse[Any], calls: Sequence[ToolCall]) -> list[Tool]:
     """For every call of the answer the tool that was offered under its name, or a placeholder that fails."""
     offered, _ = offer_of(sent, response)
-    return [offered.get(call.name) or UnknownTool(call.name, offered) for call in response.tool_calls]
+    return [offered.get(call.name) or UnknownTool(call.name, offered) for call in calls]
 
 
 def refusal_of(sent: ChatRequest, response: ChatResponse[Any]) -> str | None:

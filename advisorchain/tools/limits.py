@@ -160,7 +160,7 @@ class LoopLimits:
         batch: Sequence[ToolCall],
         counted: Sequence[ToolCall],
         ledger: Ledger,
-        repeats: Repeats,
+        repeats: Repeats | None,
         now: float,
     ) -> Breach | None:
         """The first limit that running this batch would break, or None.
@@ -187,7 +187,7 @@ class LoopLimits:
                     allowed = allowed[name]
                 if ledger.calls_by_tool.get(name, 0) + count > allowed:
                     return self._breach("calls_per_tool", allowed, f"{allowed} calls of the tool {name!r}")
-        if self.repeats is not None:
+        if self.repeats is not None and repeats is not None:
             for call in counted:
                 if repeats.count(call) >= self.repeats:
                     what = f"{self.repeats} identical calls of the tool {call.name!r} with the same result"

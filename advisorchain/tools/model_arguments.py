@@ -47,7 +47,12 @@ class ModelArguments:
         Raises:
             ToolArgumentsError: says field by field what is wrong.
         """
-        values: dict[str, Any] = self.instance(tool, arguments).__dict__  # pyright: ignore[reportAssignmentType]
+        values: dict[str, Any]
+        try:
+            # The plain case without a call in between: a model's text.
+            values = self._from_json(arguments).__dict__  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        except (ValidationError, TypeError):
+            values = self.instance(tool, arguments).__dict__  # pyright: ignore[reportAssignmentType]
         if self._renamed is not None:
             return {self._renamed.get(name, name): value for name, value in values.items()}
         return values
