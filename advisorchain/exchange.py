@@ -210,6 +210,31 @@ class ChatRequest:
         new.offers = self.offers if offers is _KEEP else offers
         return new
 
+    def for_round(
+        self,
+        round: int,
+        messages: tuple[Message, ...],
+        tool_results: tuple[ToolResult, ...],
+        steering: Steering | None = None,
+    ) -> ChatRequest:
+        """The request of a loop's next round, with offers of its own; made every round, so without `replace`."""
+        new = _new_request(ChatRequest)
+        new.messages = messages
+        new.tools = self.tools
+        new.options = self.options
+        new.output = self.output
+        new.conversation_id = self.conversation_id
+        new.context = self.context
+        new.model = self.model
+        new.tool_results = tool_results
+        new.round = round
+        new.emit = self.emit
+        new.streaming = self.streaming
+        new.execute = self.execute
+        new.steering = steering
+        new.offers = {}
+        return new
+
     @property
     def user_text(self) -> str:
         """The text of the last user message, or ``""``."""

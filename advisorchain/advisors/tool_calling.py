@@ -19,7 +19,7 @@ from ..shield import run_shielded
 from ..stream import emit_text, start_round
 from ..tools.batch import CONCURRENCY, offered_tools, refusal_of, run_calls, with_unique_ids
 from ..tools.definition import Tool
-from ..tools.execution import ErrorDetail
+from ..tools.execution import ErrorDetail, run_call
 from ..tools.limits import Breach, Limit, LoopLimits, OnLimit, Repeats
 from ..tools.result import MAX_RESULT_CHARS, trim
 
@@ -215,7 +215,12 @@ class ToolCallingAdvisor(Advisor):
             if unique is not response:
                 response, calls = unique, unique.tool_calls
             turn.ledger.rounds += 1
-            results = await run_calls(sent, calls, tools, concurrency=self.concurrency, error_detail=self.error_detail)
+            if len(calls) == 1:
+                results = [await run_call(sent, calls[0], tools[0], self.error_detail)]
+            else:
+                results = await run_calls(
+                    sent, calls, tools, concurrency=self.concurrency, error_detail=self.error_detail
+                )
             if counted and self.limits.repeats is not None:
                 known = [result for result, tool in zip(results, tools, strict=True) if not tool.repeatable]
                 if state.repeats is None:
@@ -232,13 +237,7 @@ class ToolCallingAdvisor(Advisor):
     ) -> tuple[ChatRequest, ChatResponse[Any]]:
         """One model call: the request as the loop sent it, and the answer."""
         state.round += 1
-        sent = request.replace(
-            messages=state.messages,
-            tool_results=state.results,
-            round=state.round,
-            steering=state.steering,
-            offers={},
-        )
+        sent = request.for_round(state.round, state.messages, state.results, state.steering)
         if self._hooked:
             sent = _checked(await self.before_round(sent, state), ChatRequest, "before_round")
         if sent.streaming:
@@ -283,7 +282,8 @@ class ToolCallingAdvisor(Advisor):
     ) -> None:
         """Take a complete round into the transcript."""
         state.append(*response.new_messages, *results, *state.steering)
-        state.steering.clear()
+        if state.steering:
+            state.steering = Steering()
         turn.transcript = state.new_messages
 
     async def _at_limit(

@@ -7,7 +7,7 @@ import copy
 import inspect
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel
@@ -228,6 +228,10 @@ class Tool:
     async def handle(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Run the tool; the returned value is converted by `convert`."""
         raise ConfigurationError(f"{type(self).__name__} does not define async handle(arguments, context).")
+
+    def start(self, arguments: Any, invocation: ToolInvocation) -> Coroutine[Any, Any, Any]:
+        """One attempt, as a coroutine: `handle` with its context."""
+        return self.handle(arguments, ToolContext(invocation))
 
     def convert(self, value: Any) -> ToolResult:
         """The value as a `ToolResult`, through ``result_converter`` if there is one."""

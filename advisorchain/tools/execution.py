@@ -12,7 +12,7 @@ from ..events import ToolFinished, ToolStarted
 from ..exchange import ChatRequest, ToolSet
 from ..invocation import ToolInvocation, ToolResult
 from ..messages import ToolCall
-from .definition import Tool, ToolContext
+from .definition import Tool
 from .result import encodable
 from .timeout import run_within
 
@@ -34,7 +34,7 @@ async def run_tool(invocation: ToolInvocation) -> ToolResult:
         Exception: whatever the tool raises.
     """
     tool = invocation.tool
-    running = tool.handle(invocation.arguments, ToolContext(invocation))
+    running = tool.start(tool.validate(invocation.call.arguments), invocation)
     seconds = tool.timeout
     return tool.convert(await (running if seconds is None else run_within(running, seconds, tool.name)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, overload
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from ..advisor import derived_name
 from ..errors import ConfigurationError
+from ..invocation import ToolInvocation
 from .definition import Tool, ToolContext
 from .model_arguments import ModelArguments
 from .schema_arguments import SchemaArguments, check_schema
@@ -51,6 +52,8 @@ class FunctionTool(Tool):
             _context=signature.context,
             _arguments=signature.arguments(name, doc.parameters),
         )
+        is_plain = inspect.iscoroutinefunction(fn) and not self.takes_self and self._context is None
+        self._set(_is_plain=is_plain)  # nothing to inject: it can be called as it is
         self._set(input_schema=self._arguments.schema)
         super().__init__(**settings)
 
@@ -64,6 +67,12 @@ class FunctionTool(Tool):
         new = self.__copy__()
         new._set(_self=obj)
         return new  # type: ignore[return-value]
+
+    def start(self, arguments: dict[str, Any], invocation: ToolInvocation) -> Coroutine[Any, Any, Any]:
+        """One attempt: the plain async function itself, else `handle`."""
+        if self._is_plain:
+            return self._fn(**arguments)  # type: ignore[no-any-return]
+        return self.handle(arguments, ToolContext(invocation))
 
     async def handle(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Call the function; a sync one in a thread."""
@@ -97,6 +106,7 @@ class FunctionTool(Tool):
     takes_self: bool
     binds_class: bool
     _is_async: bool
+    _is_plain: bool
     _context: str | None
     _arguments: ModelArguments
 
