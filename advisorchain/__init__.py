@@ -8,14 +8,19 @@ from .client import ChatClient
 from .context import Context, ContextKey, Ledger, Turn, TurnEnd
 from .errors import (
     AdvisorChainError,
+    AuditError,
+    BudgetExceededError,
+    CircuitOpenError,
     ConfigurationError,
     MemoryStoreError,
     ModelError,
     OutputError,
     PluginError,
+    RateLimitError,
     ToolArgumentsError,
     ToolError,
     ToolLoopLimitError,
+    ToolPermissionError,
     ToolTimeoutError,
     TranscriptError,
     TurnAbortedError,
@@ -36,6 +41,7 @@ from .events import (
     ToolStarted,
 )
 from .exchange import ChatNext, ChatRequest, ChatResponse, Emit, StopReason, Tap, ToolNext, ToolSet
+from .failures import FailureTable, classify, register_failure
 from .function_advisor import FunctionAdvisor, chat_advisor, tool_advisor
 from .invocation import ToolInvocation, ToolResult
 from .messages import (
@@ -75,6 +81,8 @@ __all__ = [
     "AdvisorChainError",
     "AssistantMessage",
     "AudioPart",
+    "AuditError",
+    "BudgetExceededError",
     "ChatClient",
     "ChatModel",
     "ChatNext",
@@ -82,11 +90,13 @@ __all__ = [
     "ChatRequest",
     "ChatResponse",
     "ChatStream",
+    "CircuitOpenError",
     "ConfigurationError",
     "Context",
     "ContextKey",
     "Emit",
     "Event",
+    "FailureTable",
     "FilePart",
     "Finished",
     "FunctionAdvisor",
@@ -101,6 +111,7 @@ __all__ = [
     "PartDelta",
     "PluginError",
     "ProviderPart",
+    "RateLimitError",
     "ReasoningDelta",
     "ReasoningPart",
     "Restarted",
@@ -124,6 +135,7 @@ __all__ = [
     "ToolLoopLimitError",
     "ToolMessage",
     "ToolNext",
+    "ToolPermissionError",
     "ToolProgress",
     "ToolProvider",
     "ToolRegistry",
@@ -143,8 +155,10 @@ __all__ = [
     "UserMessage",
     "__version__",
     "chat_advisor",
+    "classify",
     "dump_messages",
     "load_messages",
+    "register_failure",
     "tool",
     "tool_advisor",
 ]

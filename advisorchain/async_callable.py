@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import ConfigurationError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def passes_on(fn: F) -> F:
+    """Mark a plain function that always returns something to await, so that nobody has to check what it returned.
+
+    ``def advise(self, request, call_next): return call_next(request)`` costs half of what the same costs as a coroutine
+    function: for advisors that have nothing to do most of the time.
+    """
+    fn.passes_on = True  # type: ignore[attr-defined]
+    return fn
 
 
 def checked_async(fn: Callable[..., Any], what: str) -> Callable[..., Any]:
@@ -15,6 +27,8 @@ def checked_async(fn: Callable[..., Any], what: str) -> Callable[..., Any]:
     A plain function that returns an awaitable is fine, and only calling it shows whether it does.
     """
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None)):  # noqa: B004
+        return fn
+    if getattr(fn, "passes_on", False) is True:
         return fn
 
     def checked(*args: Any) -> Awaitable[Any]:

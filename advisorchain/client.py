@@ -11,7 +11,7 @@ from .advisors import ReturnDirectAdvisor, ToolCallingAdvisor
 from .chain import AdvisorChain
 from .context import Context, Turn
 from .errors import ConfigurationError
-from .exchange import RETURN_DIRECT, ChatNext, ChatRequest, ChatResponse, ToolSet
+from .exchange import CONVERSATION, RETURN_DIRECT, ChatNext, ChatRequest, ChatResponse, ToolSet
 from .messages import Message, UserMessage, check_pairing
 from .options import ChatOptions
 from .order import Order
@@ -313,6 +313,8 @@ class ChatClient:
             path = outer.path_of(name)
             turn = Turn(outer.runtime, messages=messages, call_ids=call_ids, parent=outer, path=path)
             shared = parent.context.fork(turn)
+            if parent.conversation_id is not None:
+                shared[CONVERSATION] = parent.conversation_id
         if overrides or parent is not None:
             shared[RETURN_DIRECT] = overrides
         if conversation_id is not None and not isinstance(conversation_id, str):

@@ -5,16 +5,17 @@ Every copy of a request holds the same context, so what an inner advisor writes 
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from .errors import ConfigurationError
 from .messages import Message, Usage
 from .runtime import Runtime
 from .shield import run_shielded
 
 if TYPE_CHECKING:
+    from .chain import AdvisorChain
     from .exchange import ChatResponse
 
 T = TypeVar("T")
@@ -90,15 +91,15 @@ class TurnEnd:
         self.messages = messages
 
 
-AtTurnEnd = Callable[[TurnEnd], Awaitable[None]]
+AtTurnEnd = Callable[[TurnEnd], Awaitable[None] | None]
 
 
 class Turn:
     """One turn: from the caller's message to the answer, however many model calls that takes."""
 
     __slots__ = (
-        "id", "runtime", "ledger", "messages", "transcript", "call_ids", "path",
-        "round", "attempt", "emitted_round", "_callbacks", "_sub_agents",
+        "id", "continues", "runtime", "ledger", "messages", "transcript", "call_ids", "path",
+        "chain", "round", "attempt", "emitted_round", "_callbacks", "_sub_agents",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +113,8 @@ class Turn:
         path: tuple[str, ...] = (),
     ) -> None:
         self.id = id or runtime.ids()
+        self.continues = id is not None
+        """The caller goes on with a turn that began in an earlier call: it sent that turn's `Transcript`."""
         self.runtime = runtime
         self.ledger: Ledger = Ledger(0.0, parent.ledger if parent is not None else None)
         self.messages = messages
@@ -120,6 +123,8 @@ class Turn:
         """What every complete round has added so far."""
         self.call_ids = call_ids if call_ids is not None else set()
         self.path = path
+        self.chain: AdvisorChain | None = None
+        """The client's chain that runs the turn; None until it starts."""
         self.round = 1
         """The running round."""
         self.attempt = 0
@@ -152,7 +157,7 @@ class Turn:
         return self._callbacks is not None
 
     async def end(self, response: ChatResponse[Any] | None, error: BaseException | None) -> None:
-        """Await the ``at_turn_end`` callbacks, last registered first, shielded from cancellation for 5 s.
+        """Run the ``at_turn_end`` callbacks, last registered first, shielded from cancellation for 5 s.
 
         Raises:
             Exception: the first callback's error, when the turn itself had none; later ones are logged.
@@ -163,27 +168,44 @@ class Turn:
         end = TurnEnd(response, error, (*self.messages, *self.transcript))
         failure: Exception | None = None
 
-        async def run() -> None:
+        def fail(exc: Exception) -> None:
             nonlocal end, failure
-            while callbacks:
-                callback = callbacks.pop()
-                try:
-                    awaitable: Any = callback(end)
-                    if awaitable is None:
-                        raise ConfigurationError(f"The at_turn_end callback {callback!r} must be async.")
-                    await awaitable
-                except Exception as exc:
-                    if error is None and failure is None:
-                        failure = exc
-                        end = TurnEnd(None, exc, end.messages)
-                    else:
-                        logger.exception("A callback at the end of turn %s failed", self.id)
+            if error is None and failure is None:
+                failure = exc
+                end = TurnEnd(None, exc, end.messages)
+            else:
+                logger.error("A callback at the end of turn %s failed", self.id, exc_info=exc)
 
-        if not await run_shielded(run, TURN_END_SECONDS):
+        def begin() -> Awaitable[None] | None:
+            try:
+                return callbacks.pop()(end)
+            except Exception as exc:
+                fail(exc)
+                return None
+
+        waiting: Awaitable[None] | None = None
+        while callbacks and waiting is None:  # those that have nothing to await need no shield
+            waiting = begin()
+
+        async def run() -> None:
+            nonlocal waiting
+            while waiting is not None or callbacks:
+                if waiting is not None:
+                    try:
+                        await waiting
+                    except Exception as exc:
+                        fail(exc)
+                waiting = begin() if callbacks else None
+
+        if waiting is not None and not await run_shielded(run, TURN_END_SECONDS):
             text = f"The callbacks at the end of turn {self.id} took over {TURN_END_SECONDS:g} s and were cancelled."
             logger.error(text)
             if error is None and failure is None:
-                failure = TimeoutError(text)
+                fail(TimeoutError(text))
+            while callbacks:  # who has nothing to await still learns how the turn ended
+                late = begin()
+                if inspect.iscoroutine(late):
+                    late.close()
         if failure is not None:
             raise failure
 
@@ -212,7 +234,10 @@ class Context:
         return Context(turn or self.turn, None, self)
 
     def at_turn_end(self, callback: AtTurnEnd) -> None:
-        """Have ``callback(turn_end)`` awaited when the turn ends, however it ends; last registered runs first."""
+        """Have ``callback(turn_end)`` run when the turn ends, however it ends; last registered runs first.
+
+        What it returns is awaited, unless it is None.
+        """
         turn = self.turn
         if turn._callbacks is None:
             turn._callbacks = []

@@ -9,9 +9,14 @@
     ├── ToolError                 raised *by tools*: its text reaches the model verbatim
     │   ├── UnknownToolError      the model called a tool that this request does not offer
     │   ├── ToolArgumentsError    the model's arguments are malformed or invalid
-    │   └── ToolTimeoutError      the tool did not return within its timeout
+    │   ├── ToolTimeoutError      the tool did not return within its timeout
+    │   └── ToolPermissionError   the caller may not do what the tool was asked to do
+    ├── CircuitOpenError          a source failed too often and is left alone for a while
     ├── ToolLoopLimitError        a limit of the tool loop, with ``on_limit="raise"``
     ├── TurnAbortedError          raised by an advisor or a tool to end the turn at once
+    ├── BudgetExceededError       a budget is spent; raised before the next model call
+    ├── RateLimitError            a rate limit is reached and the wait is too long
+    ├── AuditError                a record could not be written, and the audit is required; or a file cannot be checked
     └── MemoryStoreError          a memory store failed to load or to append
 
 The same types are raised under ``call`` and ``stream``, never wrapped in an ``ExceptionGroup``.
@@ -102,6 +107,33 @@ class ToolTimeoutError(ToolError):
     """A tool did not return within its timeout (seconds)."""
 
 
+class ToolPermissionError(ToolError):
+    """Raise it in a tool when the user may not do this; never retried.
+
+    Args:
+        action: what was denied, in words, for example ``"approve TR002"``; or None.
+    """
+
+    def __init__(self, action: str | None = None) -> None:
+        super().__init__("Permission denied." if action is None else f"Permission denied: {action}.")
+        self.action = action
+
+
+class CircuitOpenError(AdvisorChainError):
+    """A call was not made: its source failed too often. Transient, but not worth a retry before ``retry_after``.
+
+    Args:
+        source: a server, a tool or a model.
+        retry_after: seconds until the source is tried again; None when it is being tried right now.
+    """
+
+    def __init__(self, source: str, retry_after: float | None = None) -> None:
+        when = "it is being tried again now" if retry_after is None else f"next try in {retry_after:.0f} s"
+        super().__init__(f"{source} failed too often and is left alone for a while ({when}).")
+        self.source = source
+        self.retry_after = retry_after
+
+
 class ToolLoopLimitError(AdvisorChainError):
     """The tool loop reached a limit whose outcome is ``"raise"``.
 
@@ -128,3 +160,43 @@ class TurnAbortedError(AdvisorChainError):
 
 class MemoryStoreError(AdvisorChainError):
     """A memory store could not load or append; nothing of the turn was stored."""
+
+
+class BudgetExceededError(AdvisorChainError):
+    """A budget is spent: raised before the model call that would spend more. Ends the turn, in a sub-agent too.
+
+    Args:
+        message: the sentence that describes it.
+        limit: ``"tokens"``, ``"cost"``, ``"seconds"``, ``"calls"``, or ``"price"`` for a model without a price.
+        allowed: the budget.
+        spent: what was spent already.
+    """
+
+    ends_turn = True
+
+    def __init__(self, message: str, *, limit: str, allowed: float, spent: float) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.allowed = allowed
+        self.spent = spent
+
+
+class RateLimitError(AdvisorChainError):
+    """A rate limit is reached: nothing was called. The same call may succeed later.
+
+    Args:
+        message: the sentence that describes it.
+        retry_after: seconds until there is room again.
+    """
+
+    transient = True
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class AuditError(AdvisorChainError):
+    """A record could not be written although the audit is required, or an audit file cannot be read or checked."""
+
+    ends_turn = True

@@ -41,6 +41,9 @@ Offers: TypeAlias = "dict[str, tuple[ToolSet, ChatOptions]]"
 RETURN_DIRECT = ContextKey[Mapping[str, bool]]("advisorchain.return_direct")
 """Overrides of tools' ``return_direct`` by name, of the call over those of the client."""
 
+CONVERSATION = ContextKey[str]("advisorchain.conversation")
+"""In the context of a sub-agent: the id of the conversation in whose turn it runs."""
+
 _KEEP: Any = object()
 
 

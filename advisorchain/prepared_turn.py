@@ -30,6 +30,7 @@ class PreparedTurn(NamedTuple):
         request = self.request
         turn = request.context.turn
         turn.ledger.started = turn.runtime.clock()
+        turn.chain = self.chain
         outlet: Outlet | None = None
         if emit is not None:
             outlet = Outlet(turn, emit)

@@ -28,6 +28,7 @@ from advisorchain import (
     tool_advisor,
 )
 from advisorchain.advisor import derived_name
+from advisorchain.async_callable import checked_async, passes_on
 from advisorchain.messages import AssistantMessage
 from advisorchain.testing import ScriptedModel
 
@@ -306,6 +307,22 @@ async def test_any_object_with_the_right_members_is_an_advisor(run: Any) -> None
             return response.replace(message=AssistantMessage(content=response.text.upper()))
 
     assert (await run(ChatClient(ScriptedModel(["quiet"]), advisors=[Shout()]), "?")).text == "QUIET"
+
+
+async def test_a_plain_method_may_pass_on_what_is_next(run: Any) -> None:
+    class Passes:
+        name, order = "passes", INSIDE
+        calls = 0
+
+        @passes_on
+        def advise(self, request: ChatRequest, call_next: ChatNext) -> Any:
+            self.calls += 1
+            return call_next(request)
+
+    passes = Passes()
+    assert checked_async(passes.advise, "advise") == passes.advise, "nothing is put around it"
+    assert (await run(ChatClient(ScriptedModel(["hello"]), advisors=[passes]), "Hi")).text == "hello"
+    assert passes.calls == 1
 
 
 async def test_a_method_set_on_the_instance_counts(run: Any) -> None:

@@ -301,3 +301,12 @@ async def test_the_transcript_is_the_answer_that_was_given(run: Any) -> None:
     await run(client, "?")
     ((_, end),) = log
     assert [message.text for message in end.messages] == ["?", "redacted"]
+
+
+async def test_a_turn_knows_whether_it_goes_on_with_an_earlier_one(run: Any) -> None:
+    model = ScriptedModel([[ToolCall("nothing", {}, "c0")], "done", "new"])
+    client = ChatClient(model, tool_loop=False)
+    ran = await client.execute_tools(await run(client, "go"))
+    await run(client, ran.messages)
+    await run(client, "something else")
+    assert [request.context.turn.continues for request in model.requests] == [False, True, False]

@@ -20,18 +20,24 @@ RELIED_ON = {
         RoundStarted TextDelta ToolStarted ToolFinished RoundFinished Restarted Finished
         AdvisorChainError ConfigurationError ModelError OutputError ToolLoopLimitError MemoryStoreError PluginError
     """,
-    "advisorchain.advisors": "ToolCallingAdvisor ReturnDirectAdvisor",
+    "advisorchain.advisors": """
+        CircuitBreakerAdvisor FALLBACK_LANGUAGE FallbackTexts MemoryAdvisor ModelFallbackAdvisor
+        RetryAdvisor RetryPolicy ReturnDirectAdvisor ToolCallingAdvisor ToolFallbackAdvisor
+    """,
     "advisorchain.models": "ChatModel KeywordModel",
-    "advisorchain.testing": "ScriptedModel",
+    "advisorchain.memory": "InMemoryStore SqliteStore MemoryStore LastTurns LastMessages TokenWindow",
+    "advisorchain.testing": "ScriptedModel check_advisor check_memory_store",
 }
 """Names that tests and programs elsewhere import; none of them may go."""
 
 ALSO_PUBLIC = """
-    AdvisorChain AudioPart ChatNext ChatStream Context Emit Event FilePart FunctionAdvisor ImagePart Ledger
-    Message Part PartDelta ProviderPart ReasoningDelta ReasoningPart Runtime StopReason Tap TextPart
-    ToolArgumentsError ToolCallDelta ToolExecution ToolNext ToolProgress ToolRegistry ToolSet ToolTimeoutError
+    AdvisorChain AudioPart AuditError BudgetExceededError ChatNext ChatStream Context Emit Event FilePart
+    FunctionAdvisor ImagePart Ledger
+    Message Part PartDelta ProviderPart RateLimitError ReasoningDelta ReasoningPart Runtime StopReason Tap TextPart
+    CircuitOpenError FailureTable ToolArgumentsError ToolCallDelta ToolExecution ToolNext ToolPermissionError
+    ToolProgress ToolRegistry ToolSet ToolTimeoutError
     Transcript TranscriptError Turn TurnAbortedError TurnEnd UnknownMessage UnknownPart UnknownToolError
-    dump_messages load_messages
+    classify dump_messages load_messages register_failure
 """
 
 

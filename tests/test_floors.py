@@ -28,6 +28,9 @@ FLOORS = {
     "events": 0,
     # 1: what travels through a chain
     "exchange": 1,
+    "failures": 1,
+    "circuit": 1,
+    "shared_state": 1,
     "invocation": 1,
     "prompt": 1,
     "order": 1,

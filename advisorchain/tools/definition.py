@@ -246,6 +246,16 @@ class Tool:
             raise ConfigurationError(f"Tool {self.name!r}: result_converter must be a plain function, not async.")
         return convert_result(converted).replace(artifact=value)
 
+    @property
+    def target(self) -> Any:
+        """What runs behind the tool: the same for copies that `replace` made, another one for another object."""
+        return self
+
+    @property
+    def reads_context(self) -> bool:
+        """Whether ``handle`` may look at its `ToolContext`, so that the arguments alone do not make the result."""
+        return True
+
     def is_direct(self, context: Context) -> bool:
         """Whether the result may be the answer: the call's or client's override over the tool's own flag."""
         overrides = context.get(RETURN_DIRECT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable
 from typing import Any, Literal
@@ -10,6 +9,7 @@ from typing import Any, Literal
 from ..errors import AdvisorChainError, ConfigurationError, ToolError, UnknownToolError
 from ..events import ToolFinished, ToolStarted
 from ..exchange import ChatRequest, ToolSet
+from ..failures import tool_failure
 from ..invocation import ToolInvocation, ToolResult
 from ..messages import ToolCall
 from .definition import Tool
@@ -86,7 +86,7 @@ async def _run_call(
                 "does it miss a return?"
             )
     except BaseException as exc:
-        error = _failure(exc)
+        error = tool_failure(exc)
         if error is None:
             raise
         if isinstance(error, AdvisorChainError) and error.ends_turn:
@@ -95,26 +95,6 @@ async def _run_call(
     if not result.content.isascii():
         result = encodable(result)
     return result.stamped(call.id, call.name, direct, tool.source, tool.trusted)
-
-
-def _failure(exc: BaseException) -> BaseException | None:
-    """The error that is the tool's failure, or None when the exception must propagate."""
-    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
-        exc = exc.exceptions[0]
-    if isinstance(exc, BaseExceptionGroup):
-        final = exc.subgroup(lambda leaf: isinstance(leaf, AdvisorChainError) and leaf.ends_turn)
-        if final is not None:
-            return _failure(final.exceptions[0])
-    if isinstance(exc, Exception | SystemExit):
-        return exc
-    if isinstance(exc, asyncio.CancelledError):
-        # A transport may leak a CancelledError although nobody cancels this task.
-        try:
-            task = asyncio.current_task()
-        except RuntimeError:  # trio
-            return exc
-        return exc if task is not None and task.cancelling() == 0 else None
-    return None
 
 
 def error_result(error: BaseException, tool: str, detail: ErrorDetail) -> ToolResult:

@@ -74,6 +74,16 @@ class FunctionTool(Tool):
             return self._fn(**arguments)  # type: ignore[no-any-return]
         return self.handle(arguments, ToolContext(invocation))
 
+    @property
+    def target(self) -> Any:
+        """The function and the object that it is bound to."""
+        return self._fn, self._self
+
+    @property
+    def reads_context(self) -> bool:
+        """Whether the function has a `ToolContext` parameter."""
+        return self._context is not None
+
     async def handle(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Call the function; a sync one in a thread."""
         if self._context is not None:
@@ -133,6 +143,16 @@ class ModelTool(Tool):
         """The arguments as an instance of the model."""
         return self._arguments.instance(self.name, arguments)
 
+    @property
+    def target(self) -> Any:
+        """The handler."""
+        return self._handler
+
+    @property
+    def reads_context(self) -> bool:
+        """False: the handler sees the arguments only."""
+        return False
+
     async def handle(self, arguments: Any, context: ToolContext) -> Any:
         """Call the handler with the model instance; a sync one in a thread."""
         return await _call_handler(self.name, self._handler, arguments)
@@ -160,6 +180,16 @@ class SchemaTool(Tool):
             _handler=handler,
         )
         super().__init__(**settings)
+
+    @property
+    def target(self) -> Any:
+        """The handler."""
+        return self._handler
+
+    @property
+    def reads_context(self) -> bool:
+        """False: the handler sees the arguments only."""
+        return False
 
     async def handle(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Call the handler with the arguments; a sync one in a thread."""

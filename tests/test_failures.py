@@ -1,0 +1,172 @@
+"""Which failure an exception is: the table, what libraries' exceptions look like, and what plugins add."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import urllib.error
+from datetime import UTC, datetime, timedelta
+from email.message import Message as Headers
+from email.utils import format_datetime
+
+import anyio
+import httpx2
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from advisorchain import (
+    AdvisorChainError,
+    CircuitOpenError,
+    ConfigurationError,
+    FailureTable,
+    ModelError,
+    ToolArgumentsError,
+    ToolError,
+    ToolPermissionError,
+    ToolTimeoutError,
+    TurnAbortedError,
+    classify,
+)
+from advisorchain.failures import DEFAULT_FAILURES, retry_after, source_failed, tells_nothing
+
+REQUEST = httpx2.Request("GET", "http://example.com")
+
+
+def http_error(status: int, **headers: str) -> httpx2.HTTPStatusError:
+    response = httpx2.Response(status, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    return httpx2.HTTPStatusError(f"{status}", request=REQUEST, response=response)
+
+
+class VendorError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (TimeoutError(), "transient"),
+        (ConnectionResetError(), "transient"),
+        (BrokenPipeError(), "transient"),
+        (OSError(errno.EHOSTUNREACH, "no route"), "transient"),
+        (FileNotFoundError(errno.ENOENT, "no file"), "permanent"),
+        (socket.gaierror(socket.EAI_AGAIN, "try again"), "transient"),
+        (socket.gaierror(socket.EAI_NONAME, "unknown"), "permanent"),
+        (PermissionError(), "permission"),
+        (TypeError(), "permanent"),
+        (ValueError(), "permanent"),
+        (RuntimeError(), "permanent"),
+        (asyncio.CancelledError(), "transient"),
+        (anyio.BrokenResourceError(), "transient"),
+        (anyio.ClosedResourceError(), "transient"),
+        (httpx2.ConnectError("x"), "transient"),
+        (httpx2.ReadTimeout("x"), "transient"),
+        (httpx2.RemoteProtocolError("x"), "transient"),
+        (httpx2.UnsupportedProtocol("x"), "permanent"),
+        (http_error(503), "transient"),
+        (http_error(429), "transient"),
+        (http_error(529), "transient"),
+        (http_error(501), "permanent"),
+        (http_error(404), "permanent"),
+        (http_error(401), "permission"),
+        (http_error(403), "permission"),
+        (urllib.error.HTTPError("http://e", 503, "busy", Headers(), None), "transient"),
+        (urllib.error.HTTPError("http://e", 404, "gone", Headers(), None), "permanent"),
+        (urllib.error.URLError(ConnectionRefusedError()), "transient"),
+        (urllib.error.URLError("unknown url type"), "permanent"),
+        (MCPError(-32603, "internal"), "transient"),
+        (MCPError(-32000, "closed"), "transient"),
+        (MCPError(-32001, "timeout"), "transient"),
+        (MCPError(-32602, "invalid params"), "permanent"),
+        (MCPError(-32601, "no such method"), "permanent"),
+        (ModelError("x", transient=True), "transient"),
+        (ModelError("x"), "permanent"),
+        (ModelError("x", status=401), "permission"),
+        (ToolError("x"), "permanent"),
+        (ToolArgumentsError("x"), "permanent"),
+        (ToolTimeoutError("x"), "transient"),
+        (ToolPermissionError("approve"), "permission"),
+        (CircuitOpenError("crm"), "transient"),
+        (TurnAbortedError("x"), "permanent"),
+        (AdvisorChainError("x"), "permanent"),
+        (ExceptionGroup("one", [ExceptionGroup("one", [TimeoutError()])]), "transient"),
+        (ExceptionGroup("two", [TimeoutError(), ConnectionResetError()]), "transient"),
+        (ExceptionGroup("two", [TimeoutError(), TypeError()]), "permanent"),
+    ],
+    ids=repr,
+)
+def test_built_in_classes(error: BaseException, expected: str) -> None:
+    assert classify(error) == expected
+
+
+def test_a_table_takes_classes_and_functions() -> None:
+    class Busy(VendorError):
+        pass
+
+    table = FailureTable()
+    assert table.classify(VendorError()) == "permanent"
+    table.register(VendorError, lambda error: "transient" if "17" in str(error) else None)
+    assert table.classify(VendorError("code 17")) == "transient"
+    assert table.classify(VendorError("code 18")) == "permanent"
+    table.register(Busy, "permission")
+    assert table.classify(Busy("code 17")) == "permission", "the most specific class has the first word"
+    table.register(TimeoutError, "permanent")
+    assert table.classify(TimeoutError()) == "permanent", "over a built-in"
+    assert classify(TimeoutError()) == "transient", "other tables do not change"
+
+
+def test_unsent() -> None:
+    table = FailureTable()
+    for error in (
+        ConnectionRefusedError(),
+        httpx2.ConnectError("x"),
+        httpx2.ConnectTimeout("x"),
+        httpx2.PoolTimeout("x"),
+    ):
+        assert table.unsent(error), error
+    for error in (ConnectionResetError(), httpx2.ReadTimeout("x"), ToolTimeoutError("x"), VendorError()):
+        assert not table.unsent(error), error
+    table.register(VendorError, "transient", sent=False)
+    assert table.unsent(VendorError())
+    table.register(VendorError, "transient")
+    assert not table.unsent(VendorError())
+
+
+def test_what_shows_a_failing_source() -> None:
+    for error in (TimeoutError(), RuntimeError("crashed"), http_error(503), MCPError(-32000, "closed")):
+        assert source_failed(error), error
+    for error in (http_error(404), http_error(401), MCPError(-32602, "params"), ToolError("no"), ModelError("no")):
+        assert not source_failed(error), error
+    assert tells_nothing(ToolArgumentsError("x")) and tells_nothing(TurnAbortedError("x"))
+    assert not tells_nothing(ToolError("x")) and not tells_nothing(TimeoutError())
+
+
+def test_retry_after() -> None:
+    assert retry_after(ModelError("x", retry_after=2.5)) == 2.5
+    assert retry_after(http_error(429, retry_after="7")) == 7
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
+    seconds = retry_after(http_error(503, retry_after=date))
+    assert seconds is not None and 95 < seconds <= 100
+    assert retry_after(http_error(503, retry_after="soon")) is None
+    assert retry_after(http_error(503, retry_after="nan")) is None
+    assert retry_after(http_error(503, retry_after="-3")) == 0
+    assert retry_after(ModelError("x", retry_after=float("inf"))) is None, "nobody waits for ever"
+    assert retry_after(TimeoutError()) is None
+
+
+def test_an_exception_whose_properties_raise() -> None:
+    class Touchy(Exception):
+        @property
+        def response(self) -> object:
+            raise RuntimeError("there was none")
+
+        retry_after = status_code = error = code = response
+
+    assert classify(Touchy()) == "permanent"
+    assert retry_after(Touchy()) is None
+
+
+@pytest.mark.parametrize("arguments", [("TimeoutError", "transient"), (VendorError, "flaky"), (int, "transient")])
+def test_bad_registrations(arguments: tuple[object, object]) -> None:
+    with pytest.raises(ConfigurationError):
+        DEFAULT_FAILURES.register(*arguments)  # type: ignore[arg-type]
