@@ -1,0 +1,165 @@
+"""`RedisStore`: conversations in Redis or Valkey, shared by processes and machines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from advisorchain import ConfigurationError, MemoryStoreError, Message, dump_messages, load_messages
+from advisorchain.memory import History, StoredTurn, message_key
+
+from .scripts import APPEND, DELETE, LOAD
+
+CONNECTIONS = 32
+"""How many connections one event loop opens at most; further work waits for one."""
+
+
+class _Open(NamedTuple):
+    client: Any
+    closing: AsyncGenerator[None]
+
+
+async def _until_closed(client: Any) -> AsyncGenerator[None]:
+    """Closes the client when it is closed itself, which event loops do when they end."""
+    try:
+        yield
+    finally:
+        await client.aclose()
+
+
+class RedisStore:
+    """Keeps conversations in Redis or Valkey; one server, or one that is replicated, not a cluster. asyncio only.
+
+    Every append and every load is one script, so it happens whole or not at all. How much survives a crash of the
+    server is for its own settings to say (``appendonly``).
+
+    Args:
+        url: ``redis://[[user]:password@]host[:port][/database]``, ``rediss://`` for TLS, or ``unix://path``.
+        prefix: of all keys.
+        timeout: seconds to wait for a connection and for an answer; then `MemoryStoreError`.
+    """
+
+    lossless = True
+
+    def __init__(self, url: str, *, prefix: str = "advisorchain:memory", timeout: float = 2.0) -> None:
+        if not isinstance(url, str) or not url.startswith(("redis://", "rediss://", "unix://")):
+            raise ConfigurationError("RedisStore(url) takes a URL like redis://localhost:6379/0.")
+        if not isinstance(timeout, int | float) or timeout <= 0:
+            raise ConfigurationError(f"timeout must be seconds above 0, not {timeout!r}.")
+        self._url = url
+        self.prefix = prefix
+        self.timeout = timeout
+        self._open: WeakKeyDictionary[Any, _Open] = WeakKeyDictionary()
+
+    async def load(
+        self,
+        conversation_id: str,
+        *,
+        branch: str = "",
+        last_turns: int | None = None,
+        last_messages: int | None = None,
+        before: str | None = None,
+    ) -> History:
+        """See ``MemoryStore.load``."""
+        for name, bound in (("last_turns", last_turns), ("last_messages", last_messages)):
+            if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or bound < 0):
+                raise ConfigurationError(f"{name} must be None or an int of at least 0, not {bound!r}.")
+        what = f"load conversation {conversation_id!r}"
+        turns = -1 if last_turns is None else last_turns
+        messages = -1 if last_messages is None else last_messages
+        base = self._base(conversation_id) + branch
+        found = await self._eval(what, LOAD, base, turns, messages, int(before is not None), before or "")
+        if found is None:
+            raise MemoryStoreError(f"Could not {what}: it has no message {before!r} to load before.")
+        try:
+            return History([StoredTurn(turn, load_messages(f"[{','.join(bodies)}]")) for turn, bodies in found])
+        except ValueError as exc:
+            raise MemoryStoreError(f"Could not {what}: a message is damaged ({str(exc).splitlines()[0]}).") from exc
+
+    async def append(
+        self, conversation_id: str, turn_id: str, messages: Sequence[Message], *, branch: str = ""
+    ) -> None:
+        """See ``MemoryStore.append``."""
+        if not messages:
+            return
+        what = f"append turn {turn_id!r} to conversation {conversation_id!r}"
+        rows: list[str] = []
+        for message in messages:
+            try:
+                rows += (message_key(message), dump_messages((message,))[1:-1])
+            except Exception as exc:
+                raise MemoryStoreError(f"Could not {what}: a message cannot be written as JSON ({exc}).") from exc
+        base = self._base(conversation_id) + branch
+        branches = self._branches(conversation_id)
+        await self._eval(what, APPEND, self._all, branches, base, conversation_id, branch, turn_id, *rows)
+
+    async def delete(self, conversation_id: str) -> None:
+        """See ``MemoryStore.delete``."""
+        base, branches = self._base(conversation_id), self._branches(conversation_id)
+        await self._eval(f"delete conversation {conversation_id!r}", DELETE, self._all, branches, conversation_id, base)
+
+    async def conversations(self) -> tuple[str, ...]:
+        """See ``MemoryStore.conversations``."""
+        found = await self._eval("list the conversations", "return redis.call('SMEMBERS', ARGV[1])", self._all)
+        return tuple(sorted(found))
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; the next use opens new ones."""
+        opened = self._open.pop(asyncio.get_running_loop(), None)
+        if opened is not None:
+            await opened.closing.aclose()
+            await opened.client.aclose()  # also when the generator had not started
+
+    def __repr__(self) -> str:
+        return f"RedisStore(prefix={self.prefix!r})"
+
+    @property
+    def _all(self) -> str:
+        return f"{self.prefix}:conversations"
+
+    def _branches(self, conversation_id: str) -> str:
+        return f"{self.prefix}:branches:{conversation_id}"
+
+    def _base(self, conversation_id: str) -> str:
+        # With its length, so that no conversation and branch together look like another pair.
+        return f"{self.prefix}:{len(conversation_id)}:{conversation_id}:"
+
+    async def _eval(self, what: str, script: str, *arguments: Any) -> Any:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise ConfigurationError("RedisStore needs asyncio; on trio use SqliteStore.") from None
+        client = await self._client(loop)
+        try:
+            return await client.eval(script, 0, *arguments)
+        except (RedisError, OSError, TimeoutError, UnicodeError) as exc:
+            raise MemoryStoreError(
+                f"Could not {what} in Redis: {str(exc) or type(exc).__name__}. Check that the server runs and that "
+                "url= is right, and try again."
+            ) from exc
+
+    async def _client(self, loop: asyncio.AbstractEventLoop) -> Any:
+        """The client of this event loop: connections belong to the loop that opened them."""
+        opened = self._open.get(loop)
+        if opened is None:
+            pool = BlockingConnectionPool.from_url(
+                self._url,
+                decode_responses=True,
+                max_connections=CONNECTIONS,
+                timeout=self.timeout,
+                socket_timeout=self.timeout,
+                socket_connect_timeout=self.timeout,
+                # Once more, at once: a pooled connection may be from before a restart, and appends may be repeated.
+                retry=Retry(NoBackoff(), 1),
+            )
+            client: Any = Redis.from_pool(pool)
+            self._open[loop] = opened = _Open(client, _until_closed(client))
+            await anext(opened.closing)
+        return opened.client

@@ -1,0 +1,146 @@
+"""`RedisStore` against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import multiprocessing
+import time
+from typing import Any
+
+import anyio
+import anyio.abc
+import pytest
+
+from advisorchain import AssistantMessage, ChatClient, ConfigurationError, MemoryStoreError, Message, UserMessage
+from advisorchain.advisors import MemoryAdvisor
+from advisorchain.testing import ScriptedModel, check_memory_store
+from advisorchain_redis import RedisStore
+
+
+def turn(number: int | str = 0) -> tuple[Message, ...]:
+    return UserMessage(content=f"question {number}"), AssistantMessage(content=f"answer {number}")
+
+
+async def test_the_contract(server: Any) -> None:
+    numbers = itertools.count()
+    await check_memory_store(lambda: RedisStore(server.url, prefix=f"contract{next(numbers)}"))
+
+
+async def test_deleting_leaves_no_key(store: RedisStore) -> None:
+    for number in range(3):
+        await store.append("c", f"t{number}", turn(number))
+        await store.append("c", f"t{number}", turn(number), branch="b")
+    client = await store._client(asyncio.get_running_loop())
+    assert await client.keys(f"{store.prefix}*".replace("[", "\\[").replace("]", "\\]"))
+    await store.delete("c")
+    assert await client.keys(f"{store.prefix}*".replace("[", "\\[").replace("]", "\\]")) == []
+
+
+def append_in_process(url: str, prefix: str, process: int) -> None:
+    async def run() -> None:
+        store = RedisStore(url, prefix=prefix)
+        async with anyio.create_task_group() as group:
+            for number in range(50):
+                group.start_soon(store.append, "c", f"{process}-{number}", turn(f"{process}-{number}"))
+        await store.aclose()
+
+    asyncio.run(run())
+
+
+async def test_50_tasks_in_each_of_4_processes(store: RedisStore, server: Any) -> None:
+    context = multiprocessing.get_context("spawn")
+    work = [context.Process(target=append_in_process, args=(server.url, store.prefix, n)) for n in range(4)]
+    for process in work:
+        process.start()
+    for process in work:
+        await anyio.to_thread.run_sync(process.join, 60)
+        assert process.exitcode == 0
+        process.close()
+    found = await store.load("c")
+    assert sorted(t.id for t in found.turns) == sorted(f"{p}-{n}" for p in range(4) for n in range(50))
+    assert all([m.text for m in t.messages] == [f"question {t.id}", f"answer {t.id}"] for t in found.turns)
+
+
+async def test_the_server_is_killed_and_restarted(store: RedisStore, server: Any, run: Any) -> None:
+    client = ChatClient(ScriptedModel(["one", "two", "three"]), advisors=[MemoryAdvisor(store)])
+    await run(client, "1?", conversation_id="c")
+    server.kill()
+    try:
+        start = time.monotonic()
+        for work in (store.load("c"), store.append("c", "t", turn()), store.delete("c"), store.conversations()):
+            with pytest.raises(MemoryStoreError, match=r"in Redis: .*Check that the server runs"):
+                await work
+        with pytest.raises(MemoryStoreError):
+            await run(client, "2?", conversation_id="c")
+        assert time.monotonic() - start < 5
+    finally:
+        server.start()
+    await run(client, "3?", conversation_id="c")
+    assert [message.text for message in await store.load("c")][:3] == ["1?", "one", "3?"]
+
+
+async def test_a_server_that_does_not_answer() -> None:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as silent:
+        port = silent.extra(anyio.abc.SocketAttribute.local_port)
+        store = RedisStore(f"redis://:hunter2@127.0.0.1:{port}", timeout=0.2)
+        start = time.monotonic()
+        with pytest.raises(MemoryStoreError) as caught:
+            await store.load("c")
+        assert time.monotonic() - start < 2
+        assert "hunter2" not in str(caught.value) + repr(store)
+        await store.aclose()
+
+
+async def test_the_last_of_many_cost_what_the_last_of_few_cost(store: RedisStore) -> None:
+
+    async def fill(name: str, numbers: range) -> None:
+        for number in numbers:
+            await store.append(name, f"t{number}", turn(number))
+
+    await fill("short", range(50))
+    async with anyio.create_task_group() as group:
+        for start in range(0, 10_000, 400):
+            group.start_soon(fill, "long", range(start, start + 400))
+
+    async def best(name: str) -> float:
+        times: list[float] = []
+        for _ in range(60):
+            start = time.perf_counter()
+            assert len(await store.load(name, last_messages=20)) == 20
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    await best("short")
+    assert await best("long") < 2 * await best("short")
+
+
+@pytest.mark.parametrize("wrong", ["localhost", "", None, "http://localhost"])
+def test_the_url_is_checked(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="redis://localhost"):
+        RedisStore(wrong)
+
+
+async def test_bounds_and_timeout_are_checked(store: RedisStore) -> None:
+    with pytest.raises(ConfigurationError, match="at least 0"):
+        await store.load("c", last_turns=-1)
+    with pytest.raises(ConfigurationError, match="timeout"):
+        RedisStore("redis://localhost", timeout=0)
+
+
+def test_on_trio() -> None:
+    with pytest.raises(ConfigurationError, match="needs asyncio"):
+        anyio.run(RedisStore("redis://localhost").load, "c", backend="trio")
+
+
+def test_on_one_event_loop_after_the_other(server: Any) -> None:
+    store = RedisStore(server.url, prefix="loops")
+    for number in range(2):
+        asyncio.run(store.append("c", f"t{number}", turn(number)))  # the loop's end closes its connections
+    found: Any = asyncio.run(store.load("c"))
+    assert len(found.turns) == 2
+
+
+async def test_a_message_that_is_no_json(store: RedisStore) -> None:
+    with pytest.raises(MemoryStoreError, match="cannot be written as JSON"):
+        await store.append("c", "t", [UserMessage(content="a", metadata={"x": object()})])
