@@ -1,0 +1,379 @@
+"""Circuit breaker: a source that keeps failing is left alone for a while, then tried by a single call."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..advisor import Advisor
+from ..async_callable import passes_on
+from ..circuit import Admission, Circuit, CircuitRules, CircuitState, Transition
+from ..context import Turn
+from ..errors import CircuitOpenError, ConfigurationError
+from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
+from ..failures import source_failed, tells_nothing, tool_failure
+from ..invocation import ToolInvocation, ToolResult
+from ..model_call import model_name
+from ..order import Order
+from ..shared_state import SharedState
+from ..shield import run_shielded
+from ..tools.execution import UnknownTool
+
+if TYPE_CHECKING:
+    import anyio
+
+    from ..tools.definition import Tool
+
+T = TypeVar("T")
+
+NOTICE = (
+    "These tools are out of service at the moment: {titles}. Do what can be done without them, and say what is missing."
+)
+"""Added to the system message when tools were left out of a request."""
+SAVE_SECONDS = 5.0
+"""How long saving the outcome of a cancelled call may take."""
+LEASE_SECONDS = 120.0
+"""With a shared state: a probe that has reported nothing for so long is lost (its process may be gone)."""
+_RECHECK_SECONDS = 0.05
+_CALM_TOOLS = 1000
+
+_NEW = Circuit()
+
+
+class _Gate:
+    """How many calls are out on trial at a source that is not known to work, and who waits for their outcome."""
+
+    __slots__ = ("running", "waiting")
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.waiting: dict[Any, anyio.Event] = {}  # by event loop: an event belongs to one
+
+
+class _Calm:
+    """A source that works; ``over`` as soon as a call of it has failed. Calls pass without a look at the circuit."""
+
+    __slots__ = ("source", "admission", "over")
+
+    def __init__(self, source: str, circuit: Circuit) -> None:
+        self.source = source
+        self.admission = Admission(True, False, circuit.changes)
+        self.over = False
+
+
+class CircuitBreakerAdvisor(Advisor):
+    """Stops calling a source that keeps failing; calls raise `CircuitOpenError` until a single probe has succeeded.
+
+    A source is an MCP server (or what else a tool's ``source`` names), for local tools each tool by its name, and with
+    ``models=True`` each model by its name. The tools of an open source are not offered to the model.
+
+    What counts as a failure: timeouts, lost connections, any exception that shows no answer of the source. What does
+    not: a `ToolError` or a missing permission (the source has answered), invalid arguments, a cancellation.
+
+    While a source is not known to work (it has not answered yet, or its last attempt failed), only as many calls are
+    under way at once as failures are left; others wait for their outcome, for at most ``patience`` seconds.
+
+    Args:
+        failures: consecutive failed attempts that open a circuit; every attempt of a retried call counts.
+        reset_after: seconds until the probe.
+        window: ``(number, seconds)``: so many failed attempts in so many seconds open it too; None: no such limit.
+        models: break model calls, too.
+        patience: see above; 0: nobody waits.
+        source: ``source(tool) -> str | None`` names the source of a tool; None: the tool is not guarded.
+        counts: ``counts(error) -> bool``: whether an exception is a failure of the source.
+        clock: seconds; default: that of the turn's `Runtime`, with ``state`` the time of day, which processes share.
+        state: where circuits are kept when processes share them; default: in this advisor.
+        notice: template of the sentence added to the system message when tools are left out; knows ``{titles}``.
+            None: no sentence.
+
+    Raises:
+        ConfigurationError: a value is out of range.
+    """
+
+    order: int = Order.CIRCUIT_BREAKER
+
+    def __init__(
+        self,
+        *,
+        failures: int = 3,
+        reset_after: float = 60.0,
+        window: tuple[int, float] | None = (10, 60.0),
+        models: bool = False,
+        patience: float = 1.0,
+        source: Callable[[Tool], str | None] | None = None,
+        counts: Callable[[BaseException], bool] | None = None,
+        clock: Callable[[], float] | None = None,
+        state: SharedState | None = None,
+        notice: str | None = NOTICE,
+        order: int = Order.CIRCUIT_BREAKER,
+        name: str | None = None,
+    ) -> None:
+        lease = float("inf") if state is None else LEASE_SECONDS
+        self.rules = CircuitRules(failures, reset_after, window, lease)
+        if not isinstance(patience, int | float) or not patience >= 0:
+            raise ConfigurationError(f"patience must be at least 0 seconds (is {patience!r}).")
+        if state is not None and not isinstance(state, SharedState):
+            raise ConfigurationError(f"state must have async load(key) and save(key, value, version), not {state!r}.")
+        self.models = models
+        self.patience = patience
+        self.notice = notice
+        self.order = order
+        if name is not None:
+            self.name = name
+        self._source = source
+        self._counts = counts or source_failed
+        self._clock = clock if clock is not None or state is None else time.time
+        self._state = state
+        self._circuits: dict[str, Circuit] = {}  # with a shared state: as last seen
+        self._calm: dict[str, _Calm] = {}  # sources that are known to work; none with a shared state
+        self._calm_tools: dict[Tool, _Calm] = {}  # by tool: the way past everything else
+        self._troubled: set[str] = set()
+        self._watches = models or state is not None  # or something is in trouble: whether `advise` has work to do
+        self._gates: dict[str, _Gate] = {}
+        self._lock = threading.Lock()
+
+    def states(self) -> dict[str, CircuitState]:
+        """By source: ``"closed"``, ``"open"`` or ``"half_open"``; with a shared state, as this process last saw it."""
+        return {source: circuit.state for source, circuit in list(self._circuits.items())}
+
+    def history(self, source: str) -> tuple[Transition, ...]:
+        """The latest transitions of a source, oldest first."""
+        return self.circuit(source).history
+
+    def circuit(self, source: str) -> Circuit:
+        """All that is known about a source."""
+        return self._circuits.get(source, _NEW)
+
+    @passes_on
+    def advise(self, request: ChatRequest, call_next: ChatNext) -> CoroutineType[Any, Any, ChatResponse[Any]]:
+        """Leave out the tools of open sources; with ``models=True``, guard the model call."""
+        if self._watches:
+            return self._watch(request, call_next)  # type: ignore[return-value]  # mypy has no CoroutineType
+        return call_next(request)  # type: ignore[return-value]  # an awaitable is enough
+
+    async def _watch(self, request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        if self._troubled or self._state is not None:
+            request = await self._without_open(request)
+        if not self.models:
+            return await call_next(request)
+        model: Any = request.model
+        turn = request.context.turn
+        if model is None and turn.chain is not None:
+            model = turn.chain.model
+        source = model_name(model) if model is not None else "model"
+        calm = self._calm.get(source)
+        if calm is None:
+            return await self._guarded(source, turn, partial(call_next, request))
+        try:
+            response = await call_next(request)
+        except BaseException as error:
+            await self._failed(source, turn, calm.admission, error)
+            raise
+        if calm.over:
+            await self._succeeded(source, turn, calm.admission)
+        return response
+
+    async def advise_tool(self, invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
+        """Make the call if its source's circuit lets it.
+
+        Raises:
+            CircuitOpenError: the circuit is open.
+        """
+        tool = invocation.tool
+        calm = self._calm_tools.get(tool)
+        if calm is None:
+            return await self._advise_tool(invocation, call_next)
+        try:
+            result = await call_next(invocation)
+        except BaseException as error:
+            await self._failed(calm.source, invocation.context.turn, calm.admission, error)
+            raise
+        if calm.over:
+            await self._succeeded(calm.source, invocation.context.turn, calm.admission)
+        return result
+
+    async def _advise_tool(self, invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
+        """A call of a tool that is not known to work."""
+        tool = invocation.tool
+        if type(tool) is UnknownTool:
+            self._refuse_left_out(invocation)
+            return await call_next(invocation)
+        source = self.source_of(tool)
+        if source is None:
+            return await call_next(invocation)
+        result = await self._guarded(source, invocation.context.turn, partial(call_next, invocation))
+        with self._lock:  # or another thread takes the circuit out in between
+            calm = self._calm.get(source)
+            if calm is not None:
+                if len(self._calm_tools) >= _CALM_TOOLS:  # of servers whose tools are new objects in every turn
+                    self._calm_tools.clear()
+                self._calm_tools[tool] = calm
+        return result
+
+    def source_of(self, tool: Tool) -> str | None:
+        """The source that a tool belongs to; None: it is not guarded."""
+        if self._source is not None:
+            return self._source(tool)
+        return tool.name if tool.source == "local" else tool.source
+
+    def _refuse_left_out(self, invocation: ToolInvocation) -> None:
+        """Say of a tool that was left out, and called all the same, that it is out of service, not that there is none.
+
+        Raises:
+            CircuitOpenError: it was left out.
+        """
+        tool = invocation.request.tools.get(invocation.tool.name)
+        source = self.source_of(tool) if tool is not None else None
+        if source is not None and source in self._troubled:
+            _, admission = self._circuits[source].admit(self._now(invocation.context.turn), self.rules)
+            if not admission.admitted:
+                raise CircuitOpenError(source, admission.retry_after)
+
+    async def _without_open(self, request: ChatRequest) -> ChatRequest:
+        """The request without tools whose calls would be refused."""
+        now = self._now(request.context.turn)
+        sources = {source for tool in request.tools if (source := self.source_of(tool)) is not None}
+        if self._state is not None:
+            for source in sources:
+                await self._load(source)
+        closed = {source for source in sources & self._troubled if not self._circuits[source].admits(now)}
+        if not closed:
+            return request
+        left_out = [tool for tool in request.tools if self.source_of(tool) in closed]
+        kept = [tool for tool in request.tools if self.source_of(tool) not in closed]
+        options = request.options
+        choice = options.tool_choice
+        if (choice == "required" and not kept) or choice in [tool.name for tool in left_out]:
+            options = options.replace(tool_choice="auto")
+        request = request.replace(tools=kept, options=options)
+        if self.notice is None:
+            return request
+        return request.with_instruction(self.notice.format(titles=", ".join(tool.title for tool in left_out)))
+
+    # One call --------------------------------------------------------------------------------------------------------
+
+    async def _guarded(self, source: str, turn: Turn, call: Callable[[], Awaitable[T]]) -> T:
+        admission, gate = await self._admitted(source, turn)
+        try:
+            result = await call()
+        except BaseException as error:
+            await self._failed(source, turn, admission, error, gate)
+            raise
+        await self._succeeded(source, turn, admission, gate)
+        return result
+
+    async def _admitted(self, source: str, turn: Turn) -> tuple[Admission, _Gate | None]:
+        """Wait for a place; the gate is given when the call is on trial."""
+        left = self.patience
+        while True:
+            admission = await self._change(source, lambda circuit: circuit.admit(self._now(turn), self.rules))
+            if not admission.admitted:
+                raise CircuitOpenError(source, admission.retry_after)
+            circuit = self._circuits[source]
+            if admission.probe or circuit.calm:
+                return admission, None
+            with self._lock:
+                gate = self._gates.setdefault(source, _Gate())
+                if left <= 0:
+                    return admission, None
+                if gate.running < self.rules.failures - circuit.failures:
+                    gate.running += 1
+                    return admission, gate
+            left -= await self._outcome(gate, left)
+
+    async def _outcome(self, gate: _Gate, seconds: float) -> float:
+        """Wait until a call on trial has ended; how long that took."""
+        import anyio
+        from anyio.lowlevel import current_token
+
+        start = anyio.current_time()
+        event = gate.waiting.setdefault(current_token(), anyio.Event())
+        with anyio.move_on_after(min(seconds, _RECHECK_SECONDS)):  # outcomes in other event loops set no event here
+            await event.wait()
+        return anyio.current_time() - start
+
+    async def _succeeded(self, source: str, turn: Turn, admission: Admission, gate: _Gate | None = None) -> None:
+        try:
+            await self._change(source, lambda circuit: (circuit.succeeded(admission, self._now(turn)), None))
+        finally:
+            self._left(source, gate)
+
+    async def _failed(
+        self, source: str, turn: Turn, admission: Admission, error: BaseException, gate: _Gate | None = None
+    ) -> None:
+        failure = tool_failure(error)
+        outcome: Callable[[Circuit], Circuit]
+        if failure is None or tells_nothing(failure):
+            outcome = lambda circuit: circuit.released(admission, self._now(turn))  # noqa: E731
+        elif self._counts(failure):
+            outcome = lambda circuit: circuit.failed(admission, self._now(turn), self.rules)  # noqa: E731
+        else:
+            outcome = lambda circuit: circuit.succeeded(admission, self._now(turn))  # noqa: E731
+        change = partial(self._change, source, lambda circuit: (outcome(circuit), None))
+        try:
+            if failure is None and self._state is not None:  # cancelled: a probe's place must still be given back
+                await run_shielded(change, SAVE_SECONDS)
+            else:
+                await change()
+        finally:
+            self._left(source, gate)
+
+    def _left(self, source: str, gate: _Gate | None) -> None:
+        """A call has ended: its place is free, and those who wait look again."""
+        with self._lock:
+            if gate is not None:
+                gate.running -= 1
+            else:
+                gate = self._gates.get(source)
+        if gate is not None and gate.waiting:
+            from anyio.lowlevel import current_token
+
+            event = gate.waiting.pop(current_token(), None)
+            if event is not None:
+                event.set()
+
+    # The circuits ----------------------------------------------------------------------------------------------------
+
+    def _now(self, turn: Turn) -> float:
+        return self._clock() if self._clock is not None else turn.runtime.clock()
+
+    async def _change(self, source: str, change: Callable[[Circuit], tuple[Circuit, T]]) -> T:
+        """Replace a circuit by what ``change`` makes of it, atomically."""
+        if self._state is None:
+            with self._lock:
+                old = self._circuits.get(source)
+                new, value = change(old or _NEW)
+                if new is not old:
+                    self._keep(source, new)
+                return value
+        while True:
+            circuit, version = await self._load(source)
+            new, value = change(circuit)
+            if new is circuit or await self._state.save(source, new.to_json(), version):
+                self._keep(source, new)
+                return value
+
+    async def _load(self, source: str) -> tuple[Circuit, int]:
+        assert self._state is not None
+        data, version = await self._state.load(source)
+        circuit = Circuit.from_json(data) if data is not None else _NEW
+        self._keep(source, circuit)
+        return circuit, version
+
+    def _keep(self, source: str, circuit: Circuit) -> None:
+        self._circuits[source] = circuit
+        calm = self._calm.pop(source, None)
+        if calm is not None:
+            calm.over = True
+            self._calm_tools.clear()
+        if circuit.calm and self._state is None:
+            self._calm[source] = _Calm(source, circuit)
+        if circuit.state == "closed":
+            self._troubled.discard(source)
+        else:
+            self._troubled.add(source)
+        self._watches = bool(self.models or self._state is not None or self._troubled)
