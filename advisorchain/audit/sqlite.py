@@ -1,0 +1,115 @@
+"""`SqliteSink`: records in one SQLite file, for queries."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+
+from ..errors import AuditError, ConfigurationError
+from .record_chain import Digest
+from .sink import AuditRecord, encode_record
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS audit (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    time REAL, kind TEXT, turn TEXT, conversation TEXT, tool TEXT, outcome TEXT,
+    record TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS audit_conversation ON audit (conversation, seq);
+CREATE INDEX IF NOT EXISTS audit_turn ON audit (turn);
+"""
+_COLUMNS = ("time", "kind", "turn", "conversation", "tool", "outcome")
+_INSERT = f"INSERT INTO audit ({', '.join(_COLUMNS)}, record) VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+_left_to_parent: list[sqlite3.Connection | None] = []
+"""Connections that a fork has copied: a child must neither use nor close them."""
+
+
+class SqliteSink:
+    """Inserts every record into the table ``audit`` of a SQLite file: ``record`` has it as JSON, the most asked-for
+    fields have columns. Several processes may write. There is no hash chain: who can write the file can change it.
+
+    Args:
+        path: the file; created when it is not there. Its directory must exist.
+        key: as for `JsonLinesSink`: the hashes of arguments are then HMACs.
+        busy_seconds: how long a write waits for another process.
+
+    Raises:
+        ConfigurationError: the file cannot be opened or is no SQLite database.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, key: str | bytes | None = None, busy_seconds: float = 5.0
+    ) -> None:
+        self.path = Path(path)
+        self.busy_seconds = busy_seconds
+        self._digest = Digest(key)
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._pid = os.getpid()
+        try:
+            self._connected()
+        except sqlite3.Error as exc:
+            raise ConfigurationError(f"Cannot open the audit database {self.path}: {exc}.") from exc
+
+    async def write(self, record: AuditRecord, *, durable: bool = False) -> None:
+        """Insert a record, in a thread.
+
+        Args:
+            record: the record.
+            durable: the disk has confirmed it; otherwise it survives the end of the process.
+
+        Raises:
+            AuditError: it could not be inserted.
+        """
+        import anyio.to_thread
+
+        await anyio.to_thread.run_sync(self._insert, record, durable)
+
+    def digest(self, data: bytes) -> str:
+        """SHA-256, or with a key HMAC-SHA-256."""
+        return self._digest(data)
+
+    def close(self) -> None:
+        """Close the file. A later write opens it again."""
+        with self._lock:
+            if self._connection is not None and self._pid == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            connection = sqlite3.connect(
+                self.path, timeout=self.busy_seconds, isolation_level=None, check_same_thread=False
+            )
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.executescript(_SCHEMA)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def _insert(self, record: AuditRecord, durable: bool) -> None:
+        values = (*(record.get(column) for column in _COLUMNS), encode_record(record).decode())
+        if self._pid != os.getpid():
+            _left_to_parent.append(self._connection)
+            self._connection, self._lock, self._pid = None, threading.Lock(), os.getpid()
+        try:
+            with self._lock:
+                connection = self._connected()
+                connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+                connection.execute(_INSERT, values)
+        except sqlite3.Error as exc:
+            raise AuditError(f"Cannot write to the audit database {self.path}: {exc}.") from exc
+
+    def __del__(self) -> None:
+        connection = self.__dict__.get("_connection")
+        if connection is not None and self._pid == os.getpid():
+            connection.close()
+
+    def __repr__(self) -> str:
+        return f"SqliteSink({str(self.path)!r})"
