@@ -1,0 +1,309 @@
+"""Budget: a turn, or a conversation, may spend so much; checked before it is spent."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from ..advisor import Advisor
+from ..context import ContextKey, Turn
+from ..errors import BudgetExceededError, ConfigurationError
+from ..exchange import ChatNext, ChatRequest, ChatResponse
+from ..messages import Usage
+from ..model_call import model_name
+from ..order import Order
+from ..shield import run_shielded
+
+logger = logging.getLogger("advisorchain")
+
+Per = Literal["turn", "conversation"]
+OnUnknownPrice = Literal["error", "warn"]
+
+CHARS_PER_TOKEN = 4
+"""How tokens are estimated when a model reports none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrice:
+    """What a million tokens cost, in any one currency.
+
+    ``cache_read`` and ``cache_write`` are for input tokens read from and written to the provider's cache; default:
+    like ``input``.
+    """
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+    def cost(self, usage: Usage) -> float:
+        """What a model call cost."""
+        read, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
+        plain = max(0, (usage.input_tokens or 0) - read - written)
+        total = plain * self.input + (usage.output_tokens or 0) * self.output
+        total += read * (self.input if self.cache_read is None else self.cache_read)
+        total += written * (self.input if self.cache_write is None else self.cache_write)
+        return total / 1_000_000
+
+
+@dataclass(slots=True)
+class Spent:
+    """What was spent: tokens, cost in the currency of the prices, seconds, and model calls."""
+
+    tokens: float = 0
+    cost: float = 0.0
+    seconds: float = 0.0
+    calls: int = 0
+
+    def add(self, other: Spent) -> None:
+        """Add another one to this one."""
+        self.tokens += other.tokens
+        self.cost += other.cost
+        self.seconds += other.seconds
+        self.calls += other.calls
+
+
+class BudgetState(Protocol):
+    """Where the spending of conversations is kept."""
+
+    async def add(self, conversation_id: str, spent: Spent) -> Spent:
+        """Add to what the conversation has spent, atomically, and return the sum; ``Spent()`` asks."""
+        ...
+
+
+class InMemoryBudget:
+    """The spending of conversations in this process; above ``max_conversations``, the longest unused is forgotten."""
+
+    def __init__(self, *, max_conversations: int = 100_000) -> None:
+        self.max_conversations = max_conversations
+        self._lock = threading.Lock()
+        self._spent: OrderedDict[str, Spent] = OrderedDict()
+
+    async def add(self, conversation_id: str, spent: Spent) -> Spent:
+        """See `BudgetState`."""
+        with self._lock:
+            total = self._spent.setdefault(conversation_id, Spent())
+            self._spent.move_to_end(conversation_id)
+            total.add(spent)
+            if len(self._spent) > self.max_conversations:
+                self._spent.popitem(last=False)
+            return Spent(total.tokens, total.cost, total.seconds, total.calls)
+
+
+class _TurnSpent:
+    """What one turn has spent; sub-agents with the same advisor share it."""
+
+    __slots__ = ("turn", "conversation_id", "spent", "posted", "reserved", "noted_tokens", "noted_calls")
+
+    def __init__(self, turn: Turn, conversation_id: str | None) -> None:
+        self.turn = turn
+        self.conversation_id = conversation_id
+        self.spent = Spent()
+        self.posted = Spent()
+        """The part of it that the conversation knows."""
+        self.reserved = Spent()
+        """What the calls on their way may take."""
+        # What the ledger has of calls that passed this advisor; its others are a sub-agent's without it.
+        self.noted_tokens = 0
+        self.noted_calls = 0
+
+    def brought_up_to_date(self, dearest: ModelPrice) -> Spent:
+        """What is spent now: with the time, and with what sub-agents without this advisor have spent."""
+        spent, ledger = self.spent, self.turn.ledger
+        tokens = (ledger.usage.total_tokens or 0) - self.noted_tokens
+        if tokens > 0:
+            self.noted_tokens += tokens
+            spent.tokens += tokens
+            spent.cost += tokens * max(dearest.input, dearest.output) / 1_000_000
+        calls = ledger.model_calls - self.noted_calls
+        if calls > 0:
+            self.noted_calls += calls
+            spent.calls += calls
+        spent.seconds = self.turn.runtime.clock() - ledger.started
+        return spent
+
+    def unposted(self) -> Spent:
+        """What the conversation does not know yet."""
+        spent, posted = self.spent, self.posted
+        return Spent(
+            spent.tokens - posted.tokens, spent.cost - posted.cost, spent.seconds - posted.seconds,
+            spent.calls - posted.calls,
+        )  # fmt: skip
+
+
+class BudgetAdvisor(Advisor):
+    """Refuses a model call when the budget is spent: it raises `BudgetExceededError`, and the turn ends.
+
+    Every attempt is checked, a retried one too. A call that is on its way counts with its ``max_tokens`` option, if it
+    has one; without one, the calls that run at once may overdraw the budget by what they use. What sub-agents use
+    counts; give them the same advisor to stop them half-way too.
+
+    Args:
+        max_tokens: input and output tokens. Of a model that reports none, they are estimated from its texts.
+        max_cost: in the currency of ``prices``.
+        prices: `ModelPrice` by the model's name. Tokens of sub-agents without this advisor cost the dearest price.
+        max_seconds: wall time.
+        max_calls: model calls, failed ones included.
+        per: ``"turn"``, or ``"conversation"``: all turns of one conversation together; a call without a
+            ``conversation_id`` is then a conversation of its own.
+        on_unknown_price: a model without a price, when there is a ``max_cost``: ``"error"`` refuses the call,
+            ``"warn"`` logs it once and takes the dearest price.
+        state: where conversations are kept; default: in this process.
+
+    Raises:
+        ConfigurationError: there is no limit, or ``max_cost`` without ``prices``.
+    """
+
+    order: int = Order.BUDGET
+
+    def __init__(
+        self,
+        *,
+        max_tokens: float | None = None,
+        max_cost: float | None = None,
+        prices: Mapping[str, ModelPrice] | None = None,
+        max_seconds: float | None = None,
+        max_calls: int | None = None,
+        per: Per = "turn",
+        on_unknown_price: OnUnknownPrice = "error",
+        state: BudgetState | None = None,
+        order: int = Order.BUDGET,
+        name: str | None = None,
+    ) -> None:
+        limits: dict[str, float | None] = {
+            "tokens": max_tokens, "cost": max_cost, "seconds": max_seconds, "calls": max_calls,
+        }  # fmt: skip
+        self.limits = {limit: allowed for limit, allowed in limits.items() if allowed is not None}
+        if not self.limits:
+            raise ConfigurationError("A BudgetAdvisor needs max_tokens=, max_cost=, max_seconds= or max_calls=.")
+        for limit, allowed in self.limits.items():
+            if not allowed > 0:
+                raise ConfigurationError(f"max_{limit} must be over 0 (is {allowed!r}).")
+        if max_cost is not None and not prices:
+            raise ConfigurationError("max_cost= needs prices={'model name': ModelPrice(input=..., output=...)}.")
+        if per not in ("turn", "conversation"):
+            raise ConfigurationError(f"per must be 'turn' or 'conversation', not {per!r}.")
+        if on_unknown_price not in ("error", "warn"):
+            raise ConfigurationError(f"on_unknown_price must be 'error' or 'warn', not {on_unknown_price!r}.")
+        self.prices = dict(prices or {})
+        self.per: Per = per
+        self.on_unknown_price: OnUnknownPrice = on_unknown_price
+        self.state: BudgetState = state or InMemoryBudget()
+        self.order = order
+        if name is not None:
+            self.name = name
+        self._dearest = ModelPrice(
+            max((price.input for price in self.prices.values()), default=0.0),
+            max((price.output for price in self.prices.values()), default=0.0),
+        )
+        self._key = ContextKey[_TurnSpent](f"advisorchain.budget.{id(self)}")
+        self._turns: dict[int, _TurnSpent] = {}
+        self._warned: set[str] = set()
+
+    async def advise(self, request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        """Check the budget, call, and note what was spent.
+
+        Raises:
+            BudgetExceededError: it is spent, or the model has no price.
+        """
+        model = _model_of(request)
+        price = self._price(model) if "cost" in self.limits else None
+        turn = self._turn(request)
+        reserve = Spent(tokens=request.options.max_tokens or 0)
+        if price is not None:
+            reserve.cost = reserve.tokens * price.output / 1_000_000
+        await self._check(turn, reserve)
+        turn.spent.calls += 1
+        turn.reserved.add(reserve)
+        try:
+            response = await call_next(request)
+            usage = response.usage
+            reported = usage.total_tokens if usage is not None else None
+            if usage is None or reported is None:
+                usage = self._estimated(model, request, response)
+            turn.noted_tokens += reported or 0
+            turn.noted_calls += 1
+            turn.spent.tokens += usage.total_tokens or 0
+            turn.spent.cost += price.cost(usage) if price is not None else 0.0
+            return response
+        finally:
+            turn.reserved.add(Spent(-reserve.tokens, -reserve.cost))
+            if turn.conversation_id is not None:
+                await self._post(turn, turn.conversation_id)
+
+    def _turn(self, request: ChatRequest) -> _TurnSpent:
+        """The spending of the turn that the request belongs to, in a sub-agent of the outer one."""
+        context = request.context
+        turn = context.turn
+        spent = self._turns.get(id(turn))
+        if spent is None:
+            spent = context.get(self._key)
+            if spent is None:
+                conversation = request.conversation_id if self.per == "conversation" else None
+                spent = self._turns[id(turn)] = _TurnSpent(turn, conversation)
+                context.at_turn_end(lambda end: self._forget(turn))
+            else:
+                return spent
+        if context.get(self._key) is None:  # a forked context does not see what its siblings have written
+            context[self._key] = spent
+        return spent
+
+    def _forget(self, turn: Turn) -> None:
+        self._turns.pop(id(turn), None)
+
+    async def _post(self, turn: _TurnSpent, conversation_id: str) -> None:
+        turn.brought_up_to_date(self._dearest)
+        new = turn.unposted()
+        turn.posted.add(new)
+        await run_shielded(lambda: self.state.add(conversation_id, new), 5.0)
+
+    async def _check(self, turn: _TurnSpent, reserve: Spent) -> None:
+        so_far = turn.brought_up_to_date(self._dearest)
+        if turn.conversation_id is not None:
+            so_far = await self.state.add(turn.conversation_id, Spent())
+            so_far.add(turn.unposted())
+        reserved = turn.reserved
+        for limit, allowed in self.limits.items():
+            spent = getattr(so_far, limit) + getattr(reserved, limit)
+            wanted = getattr(reserve, limit)
+            if spent >= allowed or spent + wanted > allowed:
+                more = f", and the next call may take {wanted:g}" if spent < allowed else ""
+                raise BudgetExceededError(
+                    f"The budget of {allowed:g} {limit} per {self.per} is spent: {spent:g}{more}.",
+                    limit=limit,
+                    allowed=allowed,
+                    spent=spent,
+                )
+
+    def _price(self, model: str) -> ModelPrice:
+        price = self.prices.get(model)
+        if price is not None:
+            return price
+        text = f"Model {model!r} has no price; prices are known for {', '.join(map(repr, sorted(self.prices)))}."
+        if self.on_unknown_price == "error":
+            raise BudgetExceededError(text, limit="price", allowed=self.limits["cost"], spent=0)
+        if model not in self._warned:
+            self._warned.add(model)
+            logger.warning("Advisor %r: %s The dearest price is taken.", self.name, text)
+        return self._dearest
+
+    def _estimated(self, model: str, request: ChatRequest, response: ChatResponse[Any]) -> Usage:
+        if f"usage of {model}" not in self._warned and ("tokens" in self.limits or "cost" in self.limits):
+            self._warned.add(f"usage of {model}")
+            logger.warning("Advisor %r: model %r reports no usage; its tokens are estimated.", self.name, model)
+        sent = sum(len(message.text) for message in request.messages)
+        got = len(response.text) + sum(len(str(call.arguments or "")) for call in response.message.tool_calls)
+        return Usage(sent // CHARS_PER_TOKEN + 1, got // CHARS_PER_TOKEN + 1)
+
+
+def _model_of(request: ChatRequest) -> str:
+    """The name of the model that the request goes to."""
+    if request.options.model is not None:
+        return request.options.model
+    chain = request.context.turn.chain
+    called = request.model or (chain.model if chain is not None else None)
+    return "model" if called is None else model_name(called)

@@ -1,0 +1,187 @@
+"""Tool cache: the same call of the same tool runs once."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from ..advisor import Advisor
+from ..context import ContextKey
+from ..errors import AdvisorChainError, ConfigurationError
+from ..exchange import ToolNext
+from ..invocation import ToolInvocation, ToolResult
+from ..order import Order
+from ..tools.canonical import canonical_arguments
+from ..tools.definition import Tool
+
+Scope = ContextKey[Any] | Callable[[ToolInvocation], Hashable | None]
+Selection = Iterable[str] | Callable[[Tool], bool]
+
+
+class _Kept:
+    """A result in the cache; holds the tool, so that the ids in its key stay its own."""
+
+    __slots__ = ("result", "expires", "tool")
+
+    def __init__(self, result: ToolResult, expires: float, tool: Tool) -> None:
+        self.result = result
+        self.expires = expires
+        self.tool = tool
+
+
+class _Flight:
+    """A call that runs now, and what came of it: a result, an error, or neither when it was cancelled."""
+
+    __slots__ = ("landed", "result", "error")
+
+    def __init__(self) -> None:
+        import anyio
+
+        self.landed = anyio.Event()
+        self.result: ToolResult | None = None
+        self.error: Exception | None = None
+
+
+class ToolCacheAdvisor(Advisor):
+    """Answers a tool call from the result of an earlier, identical one.
+
+    ``result.metadata["cache"]`` is then ``"hit"``.
+
+    Identical: the same tool of the same source (for a method, of the same object), the same arguments however their
+    JSON is written, and the same scope. Identical calls that run at once share one execution; if the one that executes
+    is cancelled, another takes over. Errors, and degraded or denied results, are not kept.
+
+    Args:
+        ttl: seconds for which a result is kept.
+        max_entries: how many results are kept; the one that was not asked for the longest goes first.
+        scope: whose results these are: a context key or a function of the invocation, that gives the user, the tenant,
+            ... None there: this call is not cached. Without a scope, tools that read the context are not cached.
+        tools: which tools are cached: names and tags, or a function of the tool. Default: those with
+            ``read_only=True``, except ``repeatable`` ones.
+        clock: monotonic seconds.
+    """
+
+    order: int = Order.TOOL_CACHE
+
+    def __init__(
+        self,
+        *,
+        ttl: float = 300.0,
+        max_entries: int = 1000,
+        scope: Scope | None = None,
+        tools: Selection | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        order: int = Order.TOOL_CACHE,
+        name: str | None = None,
+    ) -> None:
+        if not ttl > 0:
+            raise ConfigurationError(f"ttl must be over 0 seconds (is {ttl!r}).")
+        if max_entries < 1:
+            raise ConfigurationError(f"max_entries must be at least 1 (is {max_entries!r}).")
+        if scope is not None and not isinstance(scope, ContextKey) and not callable(scope):
+            raise ConfigurationError(f"scope must be a ContextKey or a function of the invocation, not {scope!r}.")
+        self.ttl = ttl
+        self.max_entries = max_entries
+        self.scope = scope
+        self.clock = clock
+        self.order = order
+        if name is not None:
+            self.name = name
+        self._selects = _selector(tools)
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._flights: dict[Hashable, _Flight] = {}
+
+    def clear(self) -> None:
+        """Forget every result; calls that run now are not kept."""
+        self._kept.clear()
+        self._flights.clear()
+
+    async def advise_tool(self, invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
+        """Answer from the cache, join the identical call that runs now, or run."""
+        key = self._key(invocation)
+        if key is None:
+            return await call_next(invocation)
+        while True:
+            kept = self._kept.get(key)
+            if kept is not None:
+                if self.clock() < kept.expires:
+                    self._kept.move_to_end(key)
+                    return _hit(kept.result)
+                del self._kept[key]
+            from anyio.lowlevel import current_token
+
+            place = (current_token(), key)  # an event belongs to its loop
+            flight = self._flights.get(place)
+            if flight is None:
+                return await self._run(invocation, call_next, key, place)
+            await flight.landed.wait()
+            if flight.result is not None:
+                return _hit(flight.result)
+            if flight.error is not None:
+                raise flight.error
+
+    async def _run(self, invocation: ToolInvocation, call_next: ToolNext, key: Hashable, place: Hashable) -> ToolResult:
+        flight = self._flights[place] = _Flight()
+        try:
+            result = await call_next(invocation)
+            flight.result = result
+            if self._flights.get(place) is flight and not result.is_error and result.failure is None:
+                self._kept[key] = _Kept(_own(result), self.clock() + self.ttl, invocation.tool)
+                self._kept.move_to_end(key)
+                while len(self._kept) > self.max_entries:
+                    self._kept.popitem(last=False)
+            return result
+        except Exception as exc:
+            # What ends this turn is no reason to end the others'.
+            if not (isinstance(exc, AdvisorChainError) and exc.ends_turn):
+                flight.error = exc
+            raise
+        finally:
+            if self._flights.get(place) is flight:
+                del self._flights[place]
+            flight.landed.set()
+
+    def _key(self, invocation: ToolInvocation) -> Hashable | None:
+        """What makes two calls identical, or None when this call is not cached."""
+        tool = invocation.tool
+        if tool.source == "unknown" or not self._selects(tool):
+            return None
+        scope: Any = self.scope
+        owner: Hashable = None
+        if scope is not None:
+            owner = invocation.context.get(scope) if isinstance(scope, ContextKey) else scope(invocation)
+            if owner is None:
+                return None
+        elif tool.reads_context:
+            return None
+        target = tool.target
+        ids = tuple(map(id, target)) if isinstance(target, tuple) else id(target)
+        where = ids if tool.source == "local" else None  # a server's tools are made anew each time they are listed
+        return tool.source, tool.name, where, canonical_arguments(invocation.call.arguments), owner
+
+
+def _selector(tools: Selection | None) -> Callable[[Tool], bool]:
+    if tools is None:
+        return lambda tool: tool.read_only is True and not tool.repeatable
+    if callable(tools):
+        return tools
+    names = frozenset([tools] if isinstance(tools, str) else tools)
+    return lambda tool: tool.name in names or not names.isdisjoint(tool.tags)
+
+
+def _hit(result: ToolResult) -> ToolResult:
+    return _own(result).replace(metadata={**(result.metadata or {}), "cache": "hit"})
+
+
+def _own(result: ToolResult) -> ToolResult:
+    """A copy whose artifact nobody else changes, where that is plain data."""
+    artifact = result.artifact
+    if isinstance(artifact, dict | list | set | bytearray):
+        try:
+            artifact = copy.deepcopy(artifact)
+        except Exception:  # something inside cannot be copied
+            return result.replace()
+    return result.replace(artifact=artifact)

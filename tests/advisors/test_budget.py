@@ -1,0 +1,203 @@
+"""BudgetAdvisor: nothing is spent beyond the budget, per turn and per conversation."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import anyio
+import pytest
+
+from advisorchain import (
+    BudgetExceededError,
+    ChatClient,
+    ConfigurationError,
+    ModelError,
+    Runtime,
+    ToolCall,
+    Usage,
+    chat_advisor,
+    tool,
+)
+from advisorchain.advisors import BudgetAdvisor, ModelPrice
+from advisorchain.testing import ScriptedModel
+
+USAGE = Usage(80, 20)
+PRICES = {"m": ModelPrice(input=1.0, output=10.0, cache_read=0.1), "cheap": ModelPrice(0.1, 0.1)}
+
+
+@tool(repeatable=True)
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+def model(*steps: Any, name: str = "m", usage: Usage | None = USAGE) -> ScriptedModel:
+    return ScriptedModel(steps or [[ToolCall("look")]] * 50, name=name, usage=usage)
+
+
+@pytest.mark.parametrize(
+    ("settings", "calls", "limit", "spent"),
+    [
+        ({"max_tokens": 250}, 3, "tokens", 300),
+        ({"max_tokens": 300}, 3, "tokens", 300),
+        ({"max_calls": 4}, 4, "calls", 4),
+        ({"max_cost": 0.0007, "prices": PRICES}, 3, "cost", 0.00084),
+        ({"max_tokens": 10_000, "max_calls": 2}, 2, "calls", 2),
+    ],
+)
+async def test_the_call_that_would_spend_more_is_not_made(
+    run: Any, settings: Any, calls: int, limit: str, spent: float
+) -> None:
+    chat = ChatClient(model(), tools=[look], advisors=[BudgetAdvisor(**settings)])
+    with pytest.raises(BudgetExceededError, match=f"{limit} per turn is spent") as raised:
+        await run(chat, "go")
+    assert len(chat.model.requests) == calls  # type: ignore[attr-defined]
+    assert raised.value.limit == limit
+    assert raised.value.spent == pytest.approx(spent)
+    assert raised.value.allowed == settings[f"max_{limit}"]
+    # Another turn has a budget of its own.
+    with pytest.raises(BudgetExceededError):
+        await run(chat, "go")
+    assert len(chat.model.requests) == 2 * calls  # type: ignore[attr-defined]
+
+
+async def test_wall_time(run: Any) -> None:
+    now = [0.0]
+
+    def step(request: Any) -> list[ToolCall]:
+        now[0] += 4
+        return [ToolCall("look")]
+
+    chat = ChatClient(
+        model(*[step] * 9),
+        tools=[look],
+        advisors=[BudgetAdvisor(max_seconds=10)],
+        runtime=Runtime(clock=lambda: now[0]),
+    )
+    with pytest.raises(BudgetExceededError, match="seconds per turn is spent: 12"):
+        await run(chat, "go")
+    assert len(chat.model.requests) == 3  # type: ignore[attr-defined]
+
+
+async def test_reentry_and_failed_attempts_count(run: Any) -> None:
+    @chat_advisor(order=250, name="again")
+    async def again(request: Any, call_next: Any) -> Any:
+        while True:
+            with contextlib.suppress(ModelError):
+                await call_next(request.muted())
+
+    steps = ["a", ModelError("down"), "b", ModelError("down"), *["c"] * 9]
+    chat = ChatClient(model(*steps), advisors=[again, BudgetAdvisor(max_calls=5)])
+    with pytest.raises(BudgetExceededError):
+        await run(chat, "go")
+    assert len(chat.model.requests) == 5  # type: ignore[attr-defined]
+
+
+async def test_concurrent_calls_share_the_budget(run: Any) -> None:
+    @chat_advisor(order=300, name="fan")
+    async def fan(request: Any, call_next: Any) -> Any:
+        answers: list[Any] = []
+
+        async def one() -> None:
+            try:
+                answers.append(await call_next(request.muted().fork()))
+            except BudgetExceededError:
+                answers.append(None)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(10):
+                group.start_soon(one)
+        assert sum(answer is not None for answer in answers) == 3
+        return next(answer for answer in answers if answer is not None)
+
+    async def slow(request: Any) -> str:
+        await anyio.sleep(0.01)
+        return "x"
+
+    for settings in ({"max_calls": 3}, {"max_tokens": 3500}):
+        chat = ChatClient(model(*[slow] * 10), advisors=[fan, BudgetAdvisor(**settings)], options={"max_tokens": 1000})  # type: ignore[arg-type]
+        await run(chat, "go")
+
+
+async def test_what_a_call_may_take_is_checked_before_it(run: Any) -> None:
+    chat = ChatClient(model("hi"), advisors=[BudgetAdvisor(max_tokens=500)], options={"max_tokens": 501})
+    with pytest.raises(BudgetExceededError, match="is spent: 0, and the next call may take 501"):
+        await run(chat, "go")
+    assert chat.model.requests == []  # type: ignore[attr-defined]
+
+
+async def test_a_conversation_has_one_budget(run: Any) -> None:
+    advisor = BudgetAdvisor(max_tokens=350, per="conversation")
+    chat = ChatClient(model(*["hi"] * 20), advisors=[advisor])
+    for _ in range(4):
+        await run(chat, "go", conversation_id="a")
+    with pytest.raises(BudgetExceededError, match="350 tokens per conversation is spent: 400"):
+        await run(chat, "go", conversation_id="a")
+    await run(chat, "go", conversation_id="b")
+    await run(chat, "go")
+    assert len(chat.model.requests) == 6  # type: ignore[attr-defined]
+
+
+async def test_a_conversations_seconds_and_calls_add_up(run: Any) -> None:
+    now = [0.0]
+
+    def step(request: Any) -> str:
+        now[0] += 4
+        return "hi"
+
+    runtime = Runtime(clock=lambda: now[0])
+    chat = ChatClient(model(*[step] * 9), advisors=[BudgetAdvisor(max_seconds=10, per="conversation")], runtime=runtime)
+    for _ in range(3):
+        await run(chat, "go", conversation_id="a")
+        now[0] += 100  # between the turns no time is spent
+    with pytest.raises(BudgetExceededError, match="spent: 12"):
+        await run(chat, "go", conversation_id="a")
+
+
+async def test_a_model_without_a_price(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    chat = ChatClient(model(name="new"), tools=[look], advisors=[BudgetAdvisor(max_cost=1, prices=PRICES)])
+    with pytest.raises(BudgetExceededError, match="Model 'new' has no price; prices are known for 'cheap', 'm'"):
+        await run(chat, "go")
+    assert chat.model.requests == []  # type: ignore[attr-defined]
+    advisor = BudgetAdvisor(max_cost=0.0007, prices=PRICES, on_unknown_price="warn")
+    chat = ChatClient(model(name="new"), tools=[look], advisors=[advisor])
+    with pytest.raises(BudgetExceededError):
+        await run(chat, "go")
+    assert len(chat.model.requests) == 3, "the dearest price is taken"  # type: ignore[attr-defined]
+    assert caplog.text.count("has no price") == 1
+    assert ModelPrice(1.0, 10.0, cache_read=0.1).cost(
+        Usage(1_000_000, 100_000, cache_read_tokens=500_000)
+    ) == pytest.approx(1.55)
+
+
+async def test_a_model_that_reports_no_usage_is_not_free(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    chat = ChatClient(model(usage=None), tools=[look], advisors=[BudgetAdvisor(max_tokens=20)])
+    with pytest.raises(BudgetExceededError):
+        await run(chat, "x" * 40)
+    assert 1 <= len(chat.model.requests) <= 2  # type: ignore[attr-defined]
+    assert caplog.text.count("reports no usage") == 1
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    "settings", [{"max_tokens": 450}, {"max_calls": 5}, {"max_cost": 0.0045, "prices": {"m": ModelPrice(10, 10)}}]
+)
+async def test_sub_agents_spend_from_the_same_budget(run: Any, shared: bool, settings: Any) -> None:
+    advisor = BudgetAdvisor(**settings)
+    inner = ChatClient(model(*([ToolCall("look")], "seen") * 9), tools=[look], advisors=[advisor] if shared else [])
+    outer = model(*[[ToolCall("ask", {"prompt": "look"})]] * 9)
+    chat = ChatClient(outer, tools=[inner.as_tool("ask", "Ask.")], advisors=[advisor])
+    with pytest.raises(BudgetExceededError):
+        await run(chat, "go")
+    made = len(outer.requests) + len(inner.model.requests)  # type: ignore[attr-defined]
+    assert made == (5 if shared else 6), "without the advisor, a sub-agent is stopped at its next call only"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"max_tokens": 0}, {"max_cost": 1}, {"max_calls": 1, "per": "day"}, {"max_calls": 1, "on_unknown_price": "x"}],
+)
+def test_bad_settings(settings: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        BudgetAdvisor(**settings)

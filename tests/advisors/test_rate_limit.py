@@ -1,0 +1,217 @@
+"""RateLimitAdvisor: token buckets with a clock of the test's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from advisorchain import ChatClient, ConfigurationError, ContextKey, RateLimitError, ToolCall, Usage, tool
+from advisorchain.advisors import RateLimitAdvisor
+from advisorchain.shared_state import InMemorySharedState
+from advisorchain.testing import ScriptedModel
+
+USER = ContextKey[str]("test.user")
+
+
+class Time:
+    """A clock that moves when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(round(seconds, 6))
+        self.now += seconds
+        await anyio.lowlevel.checkpoint()
+
+
+def answers(count: int, **settings: Any) -> ScriptedModel:
+    return ScriptedModel(["hi"] * count, **settings)
+
+
+@pytest.fixture(params=["own", "shared"])
+def state(request: pytest.FixtureRequest) -> Any:
+    return None if request.param == "own" else InMemorySharedState()
+
+
+async def test_calls_above_the_limit_are_refused(run: Any, state: Any) -> None:
+    time = Time()
+    chat = ChatClient(answers(9), advisors=[RateLimitAdvisor(calls=3, per=60, clock=time, state=state)])
+    for _ in range(3):
+        await run(chat, "go")
+    with pytest.raises(RateLimitError, match=r"Model 'scripted' is limited to 3 calls in 60 s; .* in 20 s") as raised:
+        await run(chat, "go")
+    assert raised.value.retry_after == pytest.approx(20)
+    assert len(chat.model.requests) == 3  # type: ignore[attr-defined]
+    time.now += 19.9
+    with pytest.raises(RateLimitError):
+        await run(chat, "go")
+    time.now += 0.2
+    await run(chat, "go")
+    time.now += 1000  # the bucket does not grow beyond its capacity
+    for _ in range(3):
+        await run(chat, "go")
+    with pytest.raises(RateLimitError):
+        await run(chat, "go")
+
+
+async def test_a_call_waits_up_to_its_deadline(run: Any, state: Any) -> None:
+    time = Time()
+    limit = RateLimitAdvisor(calls=1, per=10, max_wait=25, clock=time, sleep=time.sleep, state=state)
+    chat = ChatClient(answers(9), advisors=[limit])
+    for _ in range(3):
+        await run(chat, "go")
+    assert time.slept == [10, 10]
+
+
+async def test_who_waits_is_served_in_order_and_who_cannot_is_refused_at_once(run: Any, state: Any) -> None:
+    time = Time()
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(round(seconds, 3))
+        await anyio.sleep(seconds / 100)
+
+    limit = RateLimitAdvisor(calls=2, per=10, burst=1, max_wait=20, clock=time, sleep=sleep, state=state)
+    done: list[int] = []
+    refused: list[int] = []
+
+    async def one(number: int) -> None:
+        try:
+            await type(run)(run.mode)(ChatClient(answers(1), advisors=[limit]), "go")
+            done.append(number)
+        except RateLimitError:
+            refused.append(number)
+
+    async with anyio.create_task_group() as group:
+        for number in range(8):
+            group.start_soon(one, number)
+            await anyio.sleep(0.001)
+    assert sorted(refused) == [5, 6, 7]
+    assert done == [0, 1, 2, 3, 4]
+    assert waits == [5, 10, 15, 20]
+
+
+async def test_a_cancelled_wait_gives_its_place_back(run: Any, state: Any) -> None:
+    time = Time()
+    limit = RateLimitAdvisor(
+        calls=1, per=10, max_wait=15, clock=time, sleep=lambda s: anyio.sleep_forever(), state=state
+    )
+    chat = ChatClient(answers(2), advisors=[limit])
+    await run(chat, "go")
+    for _ in range(5):  # each would wait 10 s longer, were the places kept
+        with anyio.move_on_after(0.02) as scope:
+            await run(chat, "go")
+        assert scope.cancelled_caught
+
+
+async def test_scopes_and_names(run: Any) -> None:
+    time = Time()
+    limit = RateLimitAdvisor(calls=1, scope=USER, clock=time)
+    chat = ChatClient(answers(9), advisors=[limit])
+    await run(chat, "go", context={USER: "ada"})
+    await run(chat, "go", context={USER: "bob"})
+    await run(chat, "go")
+    for context in ({USER: "ada"}, {USER: "bob"}, {}):
+        with pytest.raises(RateLimitError):
+            await run(chat, "go", context=context)
+    other = ChatClient(answers(9), advisors=[RateLimitAdvisor(calls=1, names=["gpt"], clock=time)])
+    await run(other, "go")
+    await run(other, "go")
+    await run(other, "go", options={"model": "gpt"})
+    with pytest.raises(RateLimitError, match="Model 'gpt'"):
+        await run(other, "go", options={"model": "gpt"})
+
+
+@pytest.mark.parametrize("by", ["tool", "source"])
+async def test_tools(run: Any, by: Any) -> None:
+    ran: list[str] = []
+
+    @tool
+    async def a() -> str:
+        """A."""
+        ran.append("a")
+        return "a"
+
+    @tool
+    async def b() -> str:
+        """B."""
+        ran.append("b")
+        return "b"
+
+    limit = RateLimitAdvisor(calls=1, by=by, clock=Time())
+    model = ScriptedModel([[ToolCall(name)] for name in "aab"] + ["done"])
+    await run(ChatClient(model, tools=[a, b], advisors=[limit]), "go")
+    assert ran == (["a", "b"] if by == "tool" else ["a"])
+    results = [m for m in model.requests[-1].messages if m.role == "tool"]
+    assert [m.is_error for m in results] == [False, True, by == "source"]
+    assert "RateLimitError" in results[1].text
+
+
+async def test_tokens_are_paid_off_before_the_next_call(run: Any, state: Any) -> None:
+    time = Time()
+    limit = RateLimitAdvisor(tokens=600, per=60, clock=time, max_wait=50, sleep=time.sleep, state=state)
+    chat = ChatClient(answers(9, usage=Usage(300, 100)), advisors=[limit])
+    await run(chat, "go")  # 200 left
+    await run(chat, "go")  # 400 on average: waits for 200 more
+    assert time.slept == [20]
+    await run(chat, "go")
+    assert time.slept == [20, 40]
+    failing = ChatClient(ScriptedModel([RuntimeError("no")] * 9), advisors=[limit])
+    time.now += 60
+    for _ in range(5):  # what fails takes nothing
+        with pytest.raises(RuntimeError):
+            await run(failing, "go")
+    await run(chat, "go")
+    assert time.slept == [20, 40]
+
+
+async def test_a_model_without_usage_is_said_once(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    chat = ChatClient(answers(2), advisors=[RateLimitAdvisor(tokens=10)])
+    await run(chat, "go")
+    await run(chat, "go")
+    assert caplog.text.count("reports no usage") == 1
+
+
+async def test_two_advisors_share_a_state(run: Any) -> None:
+    state, time = InMemorySharedState(), Time()
+    clients = [ChatClient(answers(5), advisors=[RateLimitAdvisor(calls=4, clock=time, state=state)]) for _ in range(2)]
+    passed = 0
+
+    async def one(number: int) -> None:
+        nonlocal passed
+        try:
+            await type(run)(run.mode)(clients[number % 2], "go")
+            passed += 1
+        except RateLimitError:
+            pass
+
+    async with anyio.create_task_group() as group:
+        for number in range(10):
+            group.start_soon(one, number)
+    assert passed == 4
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"calls": 0},
+        {"calls": 1, "per": 0},
+        {"calls": 1, "burst": 0.5},
+        {"calls": 1, "max_wait": -1},
+        {"calls": 1, "by": "x"},
+        {"tokens": 1, "by": "tool"},
+        {"calls": 1, "scope": "user"},
+    ],
+)
+def test_bad_settings(settings: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        RateLimitAdvisor(**settings)
