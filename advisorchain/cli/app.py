@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import anyio
 import typer
 from rich.text import Text
 
 from ..client import ChatClient
-from ..errors import AdvisorChainError
-from .choice import ChosenModel, UsageProblem, check_names, choose_model, described, load_tools
-from .display import Flow, clean, make_printable, one_line, open_console, print_wrapped
+from .audit import audit_app
+from .choice import ChosenModel, check_names, choose_model, load_tools
+from .display import Flow, make_printable, open_console, print_wrapped
+from .memory import memory_app
+from .problems import one_line_errors
 
 app = typer.Typer(
     name="advisorchain",
@@ -28,6 +27,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(audit_app)
+app.add_typer(memory_app)
 
 
 class Lang(StrEnum):
@@ -91,7 +92,7 @@ def demo(
     from .demo import Demo
     from .demo_texts import TEXTS
 
-    with _one_line_errors(verbose):
+    with one_line_errors(verbose):
         chosen = choose_model(model or "keyword")
         shown = Demo(chosen, TEXTS[lang.value], open_console())
         anyio.run(shown.show)
@@ -107,7 +108,7 @@ def run(
     verbose: VerboseOption = False,
 ) -> None:
     """Run one turn and print the answer."""
-    with _one_line_errors(verbose):
+    with one_line_errors(verbose):
         client = _client(choose_model(model), tools, system, return_direct, announce=True)
         text = sys.stdin.read() if prompt == "-" else prompt
         response = anyio.run(client.call, text.encode("utf-8", "replace").decode())
@@ -127,7 +128,7 @@ def chat(
     """Converse: answers are streamed, tool calls shown as they happen. /exit leaves."""
     from .chat import Conversation
 
-    with _one_line_errors(verbose):
+    with one_line_errors(verbose):
         client = _client(choose_model(model), tools, system, return_direct, announce=True)
         code = Conversation(client, open_console(), open_console(stderr=True)).run()
     raise typer.Exit(code)
@@ -141,7 +142,7 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Print the chain: the order of the advisors, what stands inside the tool loop, and the tools."""
-    with _one_line_errors(False):
+    with one_line_errors(False):
         client = _client(choose_model(model), tools, None, return_direct)
         if as_json:
             typer.echo(client.explain(format="json"))
@@ -171,61 +172,3 @@ def _client(
 def _is_provider(item: Any) -> bool:
     """Whether its tools are known only when a turn asks for them."""
     return callable(getattr(item, "tools", None))
-
-
-# Errors and the log --------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _one_line_errors(verbose: bool) -> Generator[None]:
-    """An error is one line on stderr, and code 1; a wrong command line is code 2, Ctrl-C 130."""
-    handler = _LineHandler(verbose)
-    logger = logging.getLogger("advisorchain")
-    level = logger.level
-    logger.addHandler(handler)
-    if verbose:
-        logger.setLevel(logging.DEBUG)
-    try:
-        yield
-    except (typer.Exit, typer.Abort, BrokenPipeError):
-        raise
-    except UsageProblem as exc:
-        raise _failed(str(exc), 2) from exc
-    except KeyboardInterrupt:
-        raise _failed("cancelled", 130) from None
-    except Exception as exc:
-        logger.debug("The command failed", exc_info=exc)
-        raise _failed(_described(exc), 1) from exc
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-
-
-def _described(exc: BaseException) -> str:
-    while isinstance(exc, BaseExceptionGroup):
-        exc = cast("BaseExceptionGroup[BaseException]", exc).exceptions[0]
-    return str(exc) if isinstance(exc, AdvisorChainError) and str(exc) else described(exc)
-
-
-def _failed(text: str, code: int) -> typer.Exit:
-    typer.echo(f"error: {one_line(text)}", err=True)
-    return typer.Exit(code)
-
-
-class _LineHandler(logging.Handler):
-    """Writes each record as one cleaned line to what is stderr now; a traceback only when asked to be verbose."""
-
-    def __init__(self, verbose: bool) -> None:
-        super().__init__(logging.DEBUG if verbose else logging.WARNING)
-        self._verbose = verbose
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s" if verbose else "%(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write the record."""
-        if self._verbose:
-            text = clean(self.format(record))
-        else:
-            error = record.exc_info[1] if record.exc_info else None
-            text = one_line(record.getMessage() + (f": {described(error)}" if error is not None else ""))
-            text = f"{record.levelname.lower()}: {text}"
-        print(text, file=sys.stderr)

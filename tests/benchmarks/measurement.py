@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from statistics import median
 
-from workloads import SIDES, WORKLOADS, Side, Workload, check
+from workloads import SIDES, WORKLOADS, Advised, Side, Workload, check
 
 BATCH_SECONDS = 0.008
 """CPU time of one batch, about: short, so that most batches run without a switch to another process."""
@@ -68,9 +68,9 @@ async def batch_size(side: Side) -> int:
     return max(1, int(BATCH_SECONDS / max(await batch(side, count), 1e-7)))
 
 
-async def request_sample(name: str, workload: Workload) -> Sample:
-    """A sample of whole requests of one side, checked once."""
-    side = SIDES[name](workload)
+async def request_sample(name: str | Side, workload: Workload) -> Sample:
+    """A sample of whole requests of one side (by name, or one that is built already), checked once."""
+    side = SIDES[name](workload) if isinstance(name, str) else name
     if workload.concurrent > 1:
         await check(side, workload)
         await concurrently(side, workload.concurrent // 10)
@@ -101,6 +101,39 @@ async def paired(ours: Sample, bare: Sample, pairs: int) -> Measured:
         times.append(await ours())
     ratio = median(ours_s / bare_s for ours_s, bare_s in zip(times, bare_times, strict=True))
     return Measured(ratio, median(times), median(bare_times), min(times), min(bare_times))
+
+
+async def extra_price(extra: str, workload: Workload, pairs: int) -> Measured:
+    """What the advisors of an `EXTRAS` entry add to a request, as a multiple of the bare loop's request.
+
+    Batches of the three sides alternate, and the differences are those of neighbouring batches.
+    """
+    bare, plain, advised = SIDES["bare"](workload), Advised(workload), Advised(workload, extra)
+    for side in (bare, plain, advised):
+        await check(side, workload)
+    counts = [await batch_size(side) for side in (bare, plain, advised)]
+    gc.collect()
+    bare_times: list[float] = []
+    added: list[float] = []
+    for _ in range(pairs):
+        bare_times.append(await batch(bare, counts[0]))
+        # On both sides of it, so that a machine that becomes slower or faster does not count.
+        before = await batch(plain, counts[1])
+        with_extra = await batch(advised, counts[2])
+        added.append(with_extra - (before + await batch(plain, counts[1])) / 2)
+    bare_seconds = median(bare_times)
+    return Measured(median(added) / bare_seconds, median(added), bare_seconds)
+
+
+async def overhead(ours: Sample, without: Sample, bare: Sample, pairs: int) -> Measured:
+    """Alternate three sides; the median of what ours costs more than the same without, in units of the bare one."""
+    gc.collect()
+    times = [(await bare(), await without(), await ours()) for _ in range(pairs)]
+    differences = [ours_s - without_s for _, without_s, ours_s in times]
+    bare_times = [bare_s for bare_s, _, _ in times]
+    ratio = median(difference / bare_s for difference, bare_s in zip(differences, bare_times, strict=True))
+    best = min(ours_s for _, _, ours_s in times) - min(without_s for _, without_s, _ in times)
+    return Measured(ratio, median(differences), median(bare_times), best, min(bare_times))
 
 
 async def growth(workload: Workload, few: int, many: int) -> Measured:

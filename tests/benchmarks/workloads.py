@@ -27,7 +27,7 @@ from advisorchain import (
     ToolCall,
     UserMessage,
 )
-from advisorchain.advisors import ToolCallingAdvisor
+from advisorchain.advisors import CircuitBreakerAdvisor, RetryAdvisor, ToolCallingAdvisor, ToolFallbackAdvisor
 
 PROMPT = "What is 1+1?"
 FINAL = "The answer is 42."
@@ -203,15 +203,25 @@ class NoOp(Advisor):
         return await call_next(request)
 
 
-class Advised:
-    """A `ChatClient` as it comes, with the round limit lifted."""
+EXTRAS: dict[str, Callable[[], list[Any]]] = {
+    "resilience": lambda: [ToolFallbackAdvisor(), RetryAdvisor(), CircuitBreakerAdvisor()],
+}
+"""Built-in advisors whose price is measured: what a workload costs with them, over what it costs without."""
 
-    def __init__(self, workload: Workload) -> None:
+
+class Advised:
+    """A `ChatClient` as it comes, with the round limit lifted; ``extra`` names advisors of `EXTRAS`."""
+
+    def __init__(self, workload: Workload, extra: str | None = None) -> None:
         self.workload = workload
         self.client = ChatClient(
             self._model,
             tools=tool_functions(workload.tools),
-            advisors=[ToolCallingAdvisor(max_rounds=None), *map(NoOp, range(workload.advisors))],
+            advisors=[
+                ToolCallingAdvisor(max_rounds=None),
+                *map(NoOp, range(workload.advisors)),
+                *(EXTRAS[extra]() if extra is not None else ()),
+            ],
         )
         self.history: list[Message] = [
             AssistantMessage(content=f"message {number}") if number % 2 else UserMessage(content=f"message {number}")

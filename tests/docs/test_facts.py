@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import advisorchain.advisors
+import advisorchain.audit
+import advisorchain.memory
 import advisorchain.models
 import advisorchain.testing
 from advisorchain import ChatClient, Order, errors, events
@@ -89,5 +91,5 @@ def test_the_changelog_names_what_there_is() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`@?([A-Z]\w+|chat_advisor|tool_advisor|tool|dump_messages|load_messages)`", text))
     lazy = {*advisorchain.models.__all__, *advisorchain.advisors.__all__, *advisorchain.testing.__all__}
-    public = {*dir(advisorchain), *lazy}
-    assert named - public == {"OpenAIModel"}
+    public = {*dir(advisorchain), *lazy, *advisorchain.audit.__all__, *advisorchain.memory.__all__}
+    assert named - public == {"OpenAIModel", "RedisStore"}
