@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from ..context import Ledger
 from ..errors import ConfigurationError
 from ..invocation import ToolResult
 from ..messages import ToolCall
+from .canonical import canonical_arguments
 
 Limit = Literal["rounds", "calls", "calls_per_tool", "repeats", "seconds", "tokens"]
 OnLimit = Literal["answer", "stop", "raise"]
@@ -35,17 +35,6 @@ class Breach:
     message: str
 
 
-def call_key(call: ToolCall) -> str:
-    """What makes two calls of one tool the same: their arguments, however their JSON is written."""
-    arguments: Any = call.arguments
-    try:
-        if isinstance(arguments, str) and arguments:
-            arguments = json.loads(arguments)
-        return json.dumps(arguments, sort_keys=True, default=str) if arguments else "{}"
-    except Exception:  # malformed, or nested too deeply: compared as it came
-        return arguments if isinstance(arguments, str) else str(id(arguments))
-
-
 def _result_key(result: ToolResult) -> int:
     if not result.parts:
         return hash(result.content)
@@ -63,7 +52,7 @@ class Repeats:
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, int], tuple[ToolCall, int]] = {}  # (tool, result) -> its first call, news then
-        self._counts: dict[str, dict[tuple[int, str], tuple[int, int]]] = {}  # tool -> (result, arguments) -> news, n
+        self._counts: dict[str, dict[tuple[int, bytes], tuple[int, int]]] = {}  # tool -> (result, arguments) -> news, n
         self._news = 0
 
     def count(self, call: ToolCall) -> int:
@@ -71,7 +60,7 @@ class Repeats:
         counts = self._counts.get(call.name)
         if counts is None:
             return 0
-        key = call_key(call)
+        key = canonical_arguments(call.arguments)
         return max([n for (_, args), (news, n) in counts.items() if args == key and news == self._news], default=0)
 
     def record(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
@@ -93,12 +82,12 @@ class Repeats:
     def _record_again(self, again: Sequence[tuple[ToolCall, int]]) -> bool:
         """Count calls whose result is known; whether one of them is a new pair after all."""
         is_news = False
-        pairs: list[tuple[str, tuple[int, str]]] = []
+        pairs: list[tuple[str, tuple[int, bytes]]] = []
         for call, outcome in again:
             counts = self._counts.setdefault(call.name, {})
             first, news = self._first[call.name, outcome]
-            counts.setdefault((outcome, call_key(first)), (news, 1))
-            pair = (outcome, call_key(call))
+            counts.setdefault((outcome, canonical_arguments(first.arguments)), (news, 1))
+            pair = (outcome, canonical_arguments(call.arguments))
             is_news = is_news or pair not in counts
             pairs.append((call.name, pair))
         now = self._news + 1 if is_news else self._news
