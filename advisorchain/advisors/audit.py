@@ -129,18 +129,9 @@ class AuditAdvisor(Advisor):
             await self._write(lambda: self._tool_record(invocation, seconds, None, error), error)
             raise
         seconds = clock() - start
-        try:
-            record = self._tool_record(invocation, seconds, result, None)
-            if self._lost:
-                record["lost_before"] = self._lost
-            pending = self._sink_write(record, durable=self.required)
-        except Exception as exc:
-            self._failed(exc)
-            return result
-        if pending is None:
-            self._lost = 0
-        else:
-            await self._finish(pending)
+        pending = self._begin(lambda: self._tool_record(invocation, seconds, result, None))
+        if pending is not None:
+            await pending
         return result
 
     # Writing ---------------------------------------------------------------------------------------------------------
