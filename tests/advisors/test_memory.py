@@ -361,11 +361,12 @@ async def test_a_failed_first_call_leaves_no_orphan(run: Any, store: Any, order:
     assert texts(model.requests[1].messages) == ["hi again"]
 
 
-@POSITIONS
-@pytest.mark.parametrize("keep_failed", [False, True])
+@pytest.mark.parametrize(
+    ("order", "keep_failed"),
+    [(Order.MEMORY, False), (INSIDE, False), (INSIDE, True)],
+    ids=["outside", "inside", "inside, keep_failed"],
+)
 async def test_cancelled_while_a_tool_runs(run: Any, store: Any, order: int, keep_failed: bool) -> None:
-    if keep_failed and order != INSIDE:
-        pytest.skip("keep_failed is for memory inside the loop")
     scope = anyio.CancelScope()
 
     @tool
