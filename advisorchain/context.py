@@ -27,25 +27,30 @@ _MISSING: Any = object()
 _NOTHING_USED = Usage()
 
 
-class ContextKey(Generic[T]):
-    """A typed key of a `Context`; two keys of one name are the same key.
+if TYPE_CHECKING:  # no str to a type checker, which would then take a value of any type
+
+    class _Text:
+        def __init__(self, name: str) -> None: ...
+
+else:
+    _Text = str  # hashed and compared in C, which lookups need several times in every round
+
+
+class ContextKey(_Text, Generic[T]):
+    """A typed key of a `Context`; two keys of one name are the same key, and so is the name itself.
 
     Example: ``COUNT = ContextKey[int]("my_plugin.count")``.
     """
 
-    __slots__ = ("name",)
+    __slots__ = ()
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __eq__(self, other: object) -> bool:
-        return (other.name if isinstance(other, ContextKey) else other) == self.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+    @property
+    def name(self) -> str:
+        """The key as plain text."""
+        return str(self)
 
     def __repr__(self) -> str:
-        return f"ContextKey({self.name!r})"
+        return f"ContextKey({str(self)!r})"
 
 
 class Ledger:
