@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
 import sqlite3
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from measurement import Measured, Sample, overhead, paired, request_sample
-from workloads import PROMPT, SCRIPT, WORKLOADS, Advised, Script, check, tool_functions
+from workloads import PROMPT, SCRIPT, WORKLOADS, Advised, Script, check, scratch_directory, tool_functions
 
 from advisorchain import AssistantMessage, ChatClient, ChatRequest, ChatResponse, Message, ToolCall, UserMessage
 from advisorchain.advisors import MemoryAdvisor, ToolCallingAdvisor
@@ -103,9 +99,7 @@ async def filled_in_memory() -> MemoryStore:
 
 async def filled_sqlite() -> MemoryStore:
     """The same in a file; the long conversation is written in one transaction, or it would take a minute."""
-    directory = Path(tempfile.mkdtemp(prefix="advisorchain-benchmark-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    store = SqliteStore(directory / "memory.db")
+    store = SqliteStore(scratch_directory() / "memory.db")
     for turn_id, turn in conversation(SHORT):
         await store.append("short", turn_id, turn)
     store.close()

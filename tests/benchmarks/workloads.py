@@ -7,9 +7,13 @@ of every tool, as a provider's adapter must. `check` proves that a side did all 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextvars
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import bare_loop
@@ -27,7 +31,14 @@ from advisorchain import (
     ToolCall,
     UserMessage,
 )
-from advisorchain.advisors import CircuitBreakerAdvisor, RetryAdvisor, ToolCallingAdvisor, ToolFallbackAdvisor
+from advisorchain.advisors import (
+    AuditAdvisor,
+    CircuitBreakerAdvisor,
+    RetryAdvisor,
+    ToolCallingAdvisor,
+    ToolFallbackAdvisor,
+)
+from advisorchain.audit import JsonLinesSink
 
 PROMPT = "What is 1+1?"
 FINAL = "The answer is 42."
@@ -203,8 +214,16 @@ class NoOp(Advisor):
         return await call_next(request)
 
 
+def scratch_directory() -> Path:
+    """A new directory that is gone when the process ends."""
+    directory = Path(tempfile.mkdtemp(prefix="advisorchain-benchmark-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
 EXTRAS: dict[str, Callable[[], list[Any]]] = {
     "resilience": lambda: [ToolFallbackAdvisor(), RetryAdvisor(), CircuitBreakerAdvisor()],
+    "audit": lambda: [AuditAdvisor(JsonLinesSink(scratch_directory() / "audit.jsonl"))],
 }
 """Built-in advisors whose price is measured: what a workload costs with them, over what it costs without."""
 
