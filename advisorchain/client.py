@@ -317,8 +317,11 @@ class ChatClient:
                 shared[CONVERSATION] = parent.conversation_id
         if overrides or parent is not None:
             shared[RETURN_DIRECT] = overrides
-        if conversation_id is not None and not isinstance(conversation_id, str):
-            raise ConfigurationError(f"conversation_id must be a text or None, not {conversation_id!r}.")
+        if conversation_id is not None and not (isinstance(conversation_id, str) and conversation_id):
+            raise ConfigurationError(
+                f"conversation_id must be a text or None, not {conversation_id!r}"
+                + (": everybody without one would share a conversation." if conversation_id == "" else ".")
+            )
         if system is None and variables is None:
             head = self._system_message
         else:

@@ -47,9 +47,30 @@ _TRANSIENT_ERRNO = frozenset({
     errno.EAGAIN, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH,
     errno.ENETDOWN, errno.ENETRESET, errno.ENETUNREACH, errno.EPIPE, errno.ETIMEDOUT,
 })  # fmt: skip
-_HTTP_PACKAGES = frozenset({"httpx", "httpx2", "httpcore", "httpcore2"})
-_HTTP_TRANSIENT = frozenset({"TimeoutException", "NetworkError", "RemoteProtocolError", "ProxyError"})
-_HTTP_UNSENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout"})
+_HTTP_PACKAGES = ("httpx", "httpx2", "httpcore", "httpcore2")
+_HTTP: dict[str, FailureClass] = dict.fromkeys(
+    ("TimeoutException", "NetworkError", "RemoteProtocolError", "ProxyError"), "transient"
+)
+_SDK: dict[str, FailureClass] = {"APIConnectionError": "transient"}  # the others tell an HTTP status
+_REDIS: dict[str, FailureClass] = {
+    "AuthenticationError": "permission", "ConnectionError": "transient", "TimeoutError": "transient",
+}  # fmt: skip
+_BY_NAME: dict[str, dict[str, FailureClass]] = {
+    **dict.fromkeys(_HTTP_PACKAGES, _HTTP),
+    "requests": {"SSLError": "permanent", "ConnectionError": "transient", "Timeout": "transient"},
+    "aiohttp": {
+        "ClientSSLError": "permanent", "ClientConnectorCertificateError": "permanent",
+        "ClientConnectionError": "transient", "ClientPayloadError": "transient",
+    },
+    "anyio": {"BrokenResourceError": "transient", "ClosedResourceError": "transient", "EndOfStream": "transient"},
+    "openai": _SDK, "anthropic": _SDK, "redis": _REDIS, "valkey": _REDIS,
+}  # fmt: skip
+"""By package, and by the names of its exception classes; the most specific class has the first word."""
+_UNSENT_BY_NAME: dict[str, frozenset[str]] = {
+    **dict.fromkeys(_HTTP_PACKAGES, frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout"})),
+    "requests": frozenset({"ConnectTimeout"}),
+    "aiohttp": frozenset({"ClientConnectorError"}),
+}
 
 
 class FailureTable:
@@ -108,7 +129,15 @@ class FailureTable:
                 found = entry(error) if callable(entry) else entry
                 if found is not None:
                     return found
-        return _by_looks(error) or "permanent"
+        return _by_looks(error) or self._of_inner(error) or "permanent"
+
+    def _of_inner(self, error: BaseException) -> FailureClass | None:
+        """The class of what an exception holds; of a group when all of it is of that class."""
+        if isinstance(error, BaseExceptionGroup):
+            classes: set[FailureClass] = {self.classify(inner) for inner in error.exceptions}
+            return classes.pop() if len(classes) == 1 else None  # one real error among them would come back
+        reason = _attribute(error, "reason") if isinstance(error, OSError) else None  # urllib's URLError
+        return self.classify(reason) if isinstance(reason, BaseException) and reason is not error else None
 
     def unsent(self, error: BaseException) -> bool:
         """Whether the exception says that nothing was sent: no connection was made."""
@@ -116,9 +145,10 @@ class FailureTable:
         for kind in type(error).__mro__:
             if kind in self._unsent or kind in _BUILT_IN_UNSENT:
                 return True
-            if kind.__name__ in _HTTP_UNSENT and _package(kind) in _HTTP_PACKAGES:
+            if kind.__name__ in _UNSENT_BY_NAME.get(_package(kind), ()):
                 return True
-        return False
+        reason = _attribute(error, "reason") if isinstance(error, OSError) else None
+        return isinstance(reason, BaseException) and reason is not error and self.unsent(reason)
 
 
 def unwrapped(error: BaseException) -> BaseException:
@@ -239,20 +269,11 @@ def _of_own_error(error: AdvisorChainError) -> FailureClass:
 
 
 def _of_os_error(error: OSError) -> FailureClass | None:
-    if error.errno in _TRANSIENT_ERRNO:
-        return "transient"
-    reason = getattr(error, "reason", None)  # urllib's URLError
-    return DEFAULT_FAILURES.classify(reason) if isinstance(reason, BaseException) else None
+    return "transient" if error.errno in _TRANSIENT_ERRNO else None
 
 
 def _of_name_lookup(error: socket.gaierror) -> FailureClass:
     return "transient" if error.errno == socket.EAI_AGAIN else "permanent"
-
-
-def _of_group(group: BaseExceptionGroup[BaseException]) -> FailureClass | None:
-    """Transient when every leaf is: one real error among them would come back."""
-    classes: set[FailureClass] = {DEFAULT_FAILURES.classify(error) for error in group.exceptions}
-    return classes.pop() if len(classes) == 1 else "permanent"
 
 
 def _by_looks(error: BaseException) -> FailureClass | None:
@@ -263,11 +284,9 @@ def _by_looks(error: BaseException) -> FailureClass | None:
     if code is not None:
         return "transient" if code in TRANSIENT_MCP_CODES else "permanent"
     for kind in type(error).__mro__:
-        package, name = _package(kind), kind.__name__
-        if package in _HTTP_PACKAGES and name in _HTTP_TRANSIENT:
-            return "transient"
-        if package == "anyio" and name in ("BrokenResourceError", "ClosedResourceError", "EndOfStream"):
-            return "transient"
+        found = _BY_NAME.get(_package(kind), {}).get(kind.__name__)
+        if found is not None:
+            return found
     return None
 
 
@@ -284,7 +303,6 @@ _BUILT_IN: dict[type[BaseException], FailureClass | Judge] = {
     OSError: _of_os_error,
     asyncio.CancelledError: "transient",  # leaked by a transport, see `tool_failure`
     asyncio.IncompleteReadError: "transient",
-    BaseExceptionGroup: _of_group,
 }
 _BUILT_IN_UNSENT: frozenset[type[BaseException]] = frozenset(
     {ConnectionRefusedError, socket.gaierror, CircuitOpenError}

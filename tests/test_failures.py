@@ -115,6 +115,45 @@ def test_a_table_takes_classes_and_functions() -> None:
     assert classify(TimeoutError()) == "transient", "other tables do not change"
 
 
+def looks_like(name: str, *bases: type[Exception]) -> type[Exception]:
+    """An exception class of another library, known by its package and name alone."""
+    package, _, name = name.partition(".")
+    return type(name, bases or (Exception,), {"__module__": f"{package}.exceptions"})
+
+
+@pytest.mark.parametrize(
+    ("name", "bases", "expected"),
+    [
+        ("openai.APIConnectionError", (), "transient"),
+        ("anthropic.APIConnectionError", (), "transient"),
+        ("redis.ConnectionError", (), "transient"),
+        ("redis.AuthenticationError", (looks_like("redis.ConnectionError"),), "permission"),
+        ("valkey.TimeoutError", (), "transient"),
+        ("requests.ReadTimeout", (looks_like("requests.Timeout", OSError),), "transient"),
+        ("requests.SSLError", (looks_like("requests.ConnectionError", OSError),), "permanent"),
+        ("aiohttp.ServerDisconnectedError", (looks_like("aiohttp.ClientConnectionError"),), "transient"),
+        ("elsewhere.ConnectionError", (), "permanent"),
+    ],
+)
+def test_classes_of_other_libraries(name: str, bases: tuple[type[Exception], ...], expected: str) -> None:
+    assert classify(looks_like(name, *bases)("x")) == expected
+
+
+def test_a_table_judges_what_an_exception_holds() -> None:
+    table = FailureTable()
+    table.register(VendorError, "transient", sent=False)
+    for error in (
+        ExceptionGroup("two", [VendorError(), TimeoutError()]),
+        ExceptionGroup("nested", [ExceptionGroup("two", [VendorError(), VendorError()]), VendorError()]),
+        urllib.error.URLError(VendorError()),
+    ):
+        assert table.classify(error) == "transient", error
+    assert table.classify(ExceptionGroup("two", [VendorError(), TypeError()])) == "permanent"
+    assert table.unsent(urllib.error.URLError(VendorError()))
+    assert table.unsent(urllib.error.URLError(ConnectionRefusedError()))
+    assert not table.unsent(urllib.error.URLError(TimeoutError()))
+
+
 def test_unsent() -> None:
     table = FailureTable()
     for error in (

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import textwrap
 from typing import Any
 
 import pytest
@@ -166,6 +170,30 @@ def test_ids_are_made_and_differ() -> None:
     assert len({UserMessage(content="a").id for _ in range(1000)}) == 1000
     assert len({ToolCall("a").id for _ in range(1000)}) == 1000
     assert ToolCall("a", id="").id and ToolCall("a", id="c1").id == "c1"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork")
+def test_after_a_fork_two_processes_never_make_one_id() -> None:
+    script = """
+        import os
+        from advisorchain import ToolCall, UserMessage
+        def ids():
+            return {each for _ in range(500) for each in (UserMessage(content="a").id, ToolCall("a").id)}
+        ids()
+        read, write = os.pipe()
+        if os.fork() == 0:
+            os.write(write, "\\n".join(ids()).encode())
+            os._exit(0)
+        os.close(write)
+        own = ids()
+        theirs = set(os.fdopen(read).read().split())
+        assert len(own) == len(theirs) == 1000
+        print(len(own & theirs))
+    """
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert found.stdout.strip() == "0"
 
 
 def test_a_wrong_field_is_refused() -> None:

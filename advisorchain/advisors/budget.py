@@ -16,6 +16,7 @@ from ..exchange import ChatNext, ChatRequest, ChatResponse
 from ..messages import Usage
 from ..model_call import model_name
 from ..order import Order
+from ..setting_checks import check_mapping, check_number
 from ..shield import run_shielded
 
 logger = logging.getLogger("advisorchain")
@@ -23,6 +24,8 @@ logger = logging.getLogger("advisorchain")
 Per = Literal["turn", "conversation"]
 OnUnknownPrice = Literal["error", "warn"]
 
+POST_SECONDS = 5.0
+"""How long the state of conversations may take for one answer."""
 CHARS_PER_TOKEN = 4
 """How tokens are estimated when a model reports none."""
 
@@ -39,6 +42,12 @@ class ModelPrice:
     output: float
     cache_read: float | None = None
     cache_write: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("input", "output", "cache_read", "cache_write"):
+            value = getattr(self, name)
+            if value is not None or name in ("input", "output"):
+                check_number(f"ModelPrice: {name}", value)
 
     def cost(self, usage: Usage) -> float:
         """What a model call cost."""
@@ -66,12 +75,27 @@ class Spent:
         self.seconds += other.seconds
         self.calls += other.calls
 
+    def plus(self, other: Spent) -> Spent:
+        """A new one: both together."""
+        return Spent(
+            self.tokens + other.tokens, self.cost + other.cost, self.seconds + other.seconds, self.calls + other.calls
+        )
+
+    def minus(self, other: Spent) -> Spent:
+        """A new one, less the other one."""
+        return Spent(
+            self.tokens - other.tokens, self.cost - other.cost, self.seconds - other.seconds, self.calls - other.calls
+        )
+
 
 class BudgetState(Protocol):
     """Where the spending of conversations is kept."""
 
     async def add(self, conversation_id: str, spent: Spent) -> Spent:
-        """Add to what the conversation has spent, atomically, and return the sum; ``Spent()`` asks."""
+        """Add to what the conversation has spent, atomically, and return the sum.
+
+        What calls on their way may take is added before them, and taken back after: numbers may be negative.
+        """
         ...
 
 
@@ -103,10 +127,10 @@ class _TurnSpent:
         self.turn = turn
         self.conversation_id = conversation_id
         self.spent = Spent()
-        self.posted = Spent()
-        """The part of it that the conversation knows."""
         self.reserved = Spent()
         """What the calls on their way may take."""
+        self.posted = Spent()
+        """What the conversation knows of both."""
         # What the ledger has of calls that passed this advisor; its others are a sub-agent's without it.
         self.noted_tokens = 0
         self.noted_calls = 0
@@ -128,25 +152,23 @@ class _TurnSpent:
 
     def unposted(self) -> Spent:
         """What the conversation does not know yet."""
-        spent, posted = self.spent, self.posted
-        return Spent(
-            spent.tokens - posted.tokens, spent.cost - posted.cost, spent.seconds - posted.seconds,
-            spent.calls - posted.calls,
-        )  # fmt: skip
+        return self.spent.plus(self.reserved).minus(self.posted)
 
 
 class BudgetAdvisor(Advisor):
     """Refuses a model call when the budget is spent: it raises `BudgetExceededError`, and the turn ends.
 
     Every attempt is checked, a retried one too. A call that is on its way counts with its ``max_tokens`` option, if it
-    has one; without one, the calls that run at once may overdraw the budget by what they use. What sub-agents use
-    counts; give them the same advisor to stop them half-way too.
+    has one; without one, the calls that run at once (of one conversation: in all its turns) may overdraw the budget by
+    what they use. Their number is never above ``max_calls``. What sub-agents use counts; give them the same advisor to
+    stop them half-way too.
 
     Args:
         max_tokens: input and output tokens. Of a model that reports none, they are estimated from its texts.
         max_cost: in the currency of ``prices``.
-        prices: `ModelPrice` by the model's name. Tokens of sub-agents without this advisor cost the dearest price.
-        max_seconds: wall time.
+        prices: `ModelPrice`, or a mapping of its arguments, by the model's name. Tokens of sub-agents
+            without this advisor cost the dearest price.
+        max_seconds: wall time; a call that is on its way is not cut.
         max_calls: model calls, failed ones included.
         per: ``"turn"``, or ``"conversation"``: all turns of one conversation together; a call without a
             ``conversation_id`` is then a conversation of its own.
@@ -165,7 +187,7 @@ class BudgetAdvisor(Advisor):
         *,
         max_tokens: float | None = None,
         max_cost: float | None = None,
-        prices: Mapping[str, ModelPrice] | None = None,
+        prices: Mapping[str, ModelPrice | Mapping[str, float]] | None = None,
         max_seconds: float | None = None,
         max_calls: int | None = None,
         per: Per = "turn",
@@ -181,15 +203,17 @@ class BudgetAdvisor(Advisor):
         if not self.limits:
             raise ConfigurationError("A BudgetAdvisor needs max_tokens=, max_cost=, max_seconds= or max_calls=.")
         for limit, allowed in self.limits.items():
-            if not allowed > 0:
-                raise ConfigurationError(f"max_{limit} must be over 0 (is {allowed!r}).")
+            check_number(f"max_{limit}", allowed, over=0)
+        check_mapping("prices", prices, "{'model name': ModelPrice(input=2.0, output=8.0)}")
         if max_cost is not None and not prices:
             raise ConfigurationError("max_cost= needs prices={'model name': ModelPrice(input=..., output=...)}.")
         if per not in ("turn", "conversation"):
             raise ConfigurationError(f"per must be 'turn' or 'conversation', not {per!r}.")
         if on_unknown_price not in ("error", "warn"):
             raise ConfigurationError(f"on_unknown_price must be 'error' or 'warn', not {on_unknown_price!r}.")
-        self.prices = dict(prices or {})
+        if state is not None and not callable(getattr(state, "add", None)):
+            raise ConfigurationError(f"state must have async add(conversation_id, spent), not {state!r}.")
+        self.prices = {model: _price_of(model, given) for model, given in (prices or {}).items()}
         self.per: Per = per
         self.on_unknown_price: OnUnknownPrice = on_unknown_price
         self.state: BudgetState = state or InMemoryBudget()
@@ -213,13 +237,14 @@ class BudgetAdvisor(Advisor):
         model = _model_of(request)
         price = self._price(model) if "cost" in self.limits else None
         turn = self._turn(request)
-        reserve = Spent(tokens=request.options.max_tokens or 0)
+        claim = Spent(tokens=request.options.max_tokens or 0, calls=1)
         if price is not None:
-            reserve.cost = reserve.tokens * price.output / 1_000_000
-        await self._check(turn, reserve)
-        turn.spent.calls += 1
-        turn.reserved.add(reserve)
+            claim.cost = claim.tokens * price.output / 1_000_000
+        made = False
+        turn.reserved.add(claim)
         try:
+            await self._check(turn, claim)
+            made = True
             response = await call_next(request)
             usage = response.usage
             reported = usage.total_tokens if usage is not None else None
@@ -231,8 +256,9 @@ class BudgetAdvisor(Advisor):
             turn.spent.cost += price.cost(usage) if price is not None else 0.0
             return response
         finally:
-            turn.reserved.add(Spent(-reserve.tokens, -reserve.cost))
-            if turn.conversation_id is not None:
+            turn.reserved = turn.reserved.minus(claim)
+            turn.spent.calls += made
+            if turn.conversation_id is not None and (made or turn.unposted().calls):
                 await self._post(turn, turn.conversation_id)
 
     def _turn(self, request: ChatRequest) -> _TurnSpent:
@@ -255,21 +281,41 @@ class BudgetAdvisor(Advisor):
     def _forget(self, turn: Turn) -> None:
         self._turns.pop(id(turn), None)
 
-    async def _post(self, turn: _TurnSpent, conversation_id: str) -> None:
+    async def _post(self, turn: _TurnSpent, conversation_id: str) -> Spent:
+        """Tell the conversation what it does not know yet of the turn; what it has spent in all."""
         turn.brought_up_to_date(self._dearest)
         new = turn.unposted()
-        turn.posted.add(new)
-        await run_shielded(lambda: self.state.add(conversation_id, new), 5.0)
+        turn.posted.add(new)  # now, so that a concurrent call does not post it too
+        totals: list[Spent] = []
 
-    async def _check(self, turn: _TurnSpent, reserve: Spent) -> None:
-        so_far = turn.brought_up_to_date(self._dearest)
-        if turn.conversation_id is not None:
-            so_far = await self.state.add(turn.conversation_id, Spent())
-            so_far.add(turn.unposted())
-        reserved = turn.reserved
+        async def post() -> None:
+            totals.append(await self.state.add(conversation_id, new))
+
+        try:
+            await run_shielded(post, POST_SECONDS)
+        finally:
+            if not totals:
+                turn.posted = turn.posted.minus(new)
+        if not totals:
+            raise TimeoutError(f"The state of advisor {self.name!r} did not answer within {POST_SECONDS:g} seconds.")
+        return totals[0]
+
+    async def _check(self, turn: _TurnSpent, claim: Spent) -> None:
+        """Check whether the budget allows the claim, which is among what is reserved.
+
+        A conversation learns of the claim in the same step: no other turn comes in between.
+        """
+        if turn.conversation_id is None:
+            total = turn.brought_up_to_date(self._dearest).plus(turn.reserved)
+        else:
+            from anyio.lowlevel import checkpoint_if_cancelled
+
+            total = await self._post(turn, turn.conversation_id)
+            await checkpoint_if_cancelled()  # posting was shielded; nothing is spent for who has left meanwhile
+        so_far = total.minus(claim)
         for limit, allowed in self.limits.items():
-            spent = getattr(so_far, limit) + getattr(reserved, limit)
-            wanted = getattr(reserve, limit)
+            spent = round(getattr(so_far, limit), 12)  # sums of costs are not exact
+            wanted = getattr(claim, limit)
             if spent >= allowed or spent + wanted > allowed:
                 more = f", and the next call may take {wanted:g}" if spent < allowed else ""
                 raise BudgetExceededError(
@@ -298,6 +344,19 @@ class BudgetAdvisor(Advisor):
         sent = sum(len(message.text) for message in request.messages)
         got = len(response.text) + sum(len(str(call.arguments or "")) for call in response.message.tool_calls)
         return Usage(sent // CHARS_PER_TOKEN + 1, got // CHARS_PER_TOKEN + 1)
+
+
+def _price_of(model: str, given: Any) -> ModelPrice:
+    if isinstance(given, ModelPrice):
+        return given
+    if isinstance(given, Mapping):
+        try:
+            return ModelPrice(**given)
+        except TypeError as error:
+            raise ConfigurationError(
+                f"prices[{model!r}]: {str(error).removeprefix('ModelPrice.__init__() ')}."
+            ) from None
+    raise ConfigurationError(f"prices[{model!r}] must be a ModelPrice or a mapping of its arguments, not {given!r}.")
 
 
 def _model_of(request: ChatRequest) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from types import CoroutineType
@@ -12,26 +11,23 @@ from typing import Any
 from ..advisor import Advisor
 from ..async_callable import passes_on
 from ..context import Context, ContextKey, Turn
+from ..disguise import Disguises, Matcher
 from ..errors import AdvisorChainError, ConfigurationError, ToolError, ToolPermissionError, ToolTimeoutError
 from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
-from ..failures import ATTEMPTS, DEFAULT_FAILURES, TRANSIENT_MCP_CODES, FailureClass, FailureTable, tool_failure
+from ..failures import ATTEMPTS, DEFAULT_FAILURES, FailureClass, FailureTable, tells_nothing, tool_failure
 from ..invocation import ToolInvocation, ToolResult
 from ..order import Order
+from ..setting_checks import check_function, check_mapping
 
 logger = logging.getLogger("advisorchain")
-
-Matcher = Callable[[ToolResult], FailureClass | None]
-"""Looks at a tool result; the failure class when its text is a failure in disguise, else None."""
 
 KINDS = {"transient": "degraded", "permission": "denied", "permanent": "failed"}
 
 FALLBACK_LANGUAGE = ContextKey[str]("advisorchain.fallback.language")
 """The language of one call: ``client.call(..., context={FALLBACK_LANGUAGE: "zh"})``."""
+_TITLE = "unavailable"
+"""In a result's metadata: the tool's title, when the tool was unavailable."""
 _UNAVAILABLE = ContextKey[tuple[Turn, dict[str, str]]]("advisorchain.fallback.unavailable")
-
-_DISGUISE = re.compile(r"(?:Error: )?MCP error:?\s*\(?(-\d{5})\b", re.IGNORECASE)
-_DISGUISE_FIRST = frozenset("EeMm")  # a look at one character is cheaper than the expression
-_DISGUISE_CHARS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +81,10 @@ TEXTS: Mapping[str, FallbackTexts] = {
 """The texts that ship, by language."""
 
 
-def mcp_disguise(result: ToolResult) -> FailureClass | None:
-    """The default `Matcher`: a text that begins with ``MCP error -32603`` (or -32000, -32001) is a transient failure.
+class _Alert:
+    """Whether a tool has ever failed, at any advisor: a cache may hand the failure of one client to another."""
 
-    -32602 (invalid parameters) is none: the model can repair it.
-    """
-    text = result.content
-    if len(text) > _DISGUISE_CHARS:
-        return None
-    found = _DISGUISE.match(text)
-    return "transient" if found is not None and int(found[1]) in TRANSIENT_MCP_CODES else None
+    raised = False
 
 
 class ToolFallbackAdvisor(Advisor):
@@ -137,17 +127,18 @@ class ToolFallbackAdvisor(Advisor):
         order: int = Order.FALLBACK,
         name: str | None = None,
     ) -> None:
+        check_mapping("templates", templates, "{'en': {'degraded': '{title} is resting.'}}")
+        check_function("reason", reason, "an exception")
+        if contact is not None and not isinstance(contact, str):
+            raise ConfigurationError(f"contact must be a text, not {contact!r}.")
+        if not isinstance(failures, FailureTable):
+            raise ConfigurationError(f"failures must be a FailureTable, not {failures!r}.")
         self.texts = _texts(templates or {})
         if language not in self.texts:
             raise ConfigurationError(
                 f"ToolFallbackAdvisor: there are no texts in {language!r}; known are {', '.join(self.texts)}, "
                 "more with templates={language: FallbackTexts(...)}."
             )
-        for source, matcher in (matchers or {}).items():
-            if matcher is not None and not callable(matcher):
-                raise ConfigurationError(
-                    f"matchers[{source!r}] must be a function of a ToolResult or None: {matcher!r}."
-                )
         self.language = language
         self.contact = contact
         self.guidance = guidance
@@ -155,14 +146,18 @@ class ToolFallbackAdvisor(Advisor):
         self.order = order
         if name is not None:
             self.name = name
-        self._matchers = dict(matchers or {})
+        self._disguises = Disguises(matchers)
+        self._first = self._disguises.first
         self._reason = reason or _type_name
-        self._alert = False
 
     @passes_on
     def advise(self, request: ChatRequest, call_next: ChatNext) -> CoroutineType[Any, Any, ChatResponse[Any]]:
         """Ask the model for a partial answer while something is unavailable."""
-        if self._alert:  # else no tool has ever failed, which spares the look into the context
+        if _Alert.raised:  # else no tool has ever failed, which spares the look into results and context
+            for result in request.tool_results:
+                metadata = result.metadata
+                if metadata is not None and _TITLE in metadata and metadata.get("cache") == "hit":
+                    self._note(request.context, result.name, metadata[_TITLE])  # it failed in another turn: for both
             noted = request.context.get(_UNAVAILABLE)
             if noted is not None and noted[1] and self.guidance and noted[0] is request.context.turn:
                 texts = self._texts_for(request.context)
@@ -180,25 +175,34 @@ class ToolFallbackAdvisor(Advisor):
             if error is None or (isinstance(error, AdvisorChainError) and error.ends_turn):
                 raise
             return self._failed(invocation, error)
-        if result.content[:1] in _DISGUISE_FIRST or self._matchers:
-            failure = self._matchers.get(invocation.tool.source, mcp_disguise)
-            kind = failure(result) if failure is not None else None
+        if result.content[:1] in self._first:
+            kind = self._disguises.failure(invocation, result)
             if kind is not None:
                 return self._translated(invocation, kind, "ResultText", result=result)
-        if self._alert and not result.is_error:
-            context = invocation.request.context
-            noted = context.get(_UNAVAILABLE)
-            if noted is not None and noted[0] is context.turn:
-                noted[1].pop(invocation.tool.name, None)
+        if _Alert.raised and not result.is_error:
+            self._answered(invocation)
         return result
+
+    def _answered(self, invocation: ToolInvocation) -> None:
+        """Note that the tool is available, whatever its answer was."""
+        context = invocation.request.context
+        noted = context.get(_UNAVAILABLE)
+        if noted is not None and noted[0] is context.turn:
+            noted[1].pop(invocation.tool.name, None)
 
     def _failed(self, invocation: ToolInvocation, error: BaseException) -> ToolResult:
         kind = self.failures.classify(error)
         name = type(error).__name__
         if isinstance(error, ToolError) and not isinstance(error, ToolTimeoutError | ToolPermissionError):
+            if not tells_nothing(error):
+                self._answered(invocation)
             text = str(error) or f"The tool {invocation.tool.name!r} failed."
             return ToolResult.error(text, failure=self._record(invocation, kind, name))
-        logger.warning("Tool %r failed (%s)", invocation.tool.name, kind, exc_info=error)
+        said_no = isinstance(error, ToolPermissionError)  # on purpose: where it was raised says nothing new
+        logger.warning(
+            "Tool %r failed (%s)%s", invocation.tool.name, kind, f": {error}" if said_no else "",
+            exc_info=None if said_no else error,
+        )  # fmt: skip
         return self._translated(invocation, kind, name, error=error)
 
     def _translated(
@@ -225,16 +229,20 @@ class ToolFallbackAdvisor(Advisor):
         else:
             reason = self._reason(error) if error is not None else exception
             text = texts.failed.format(title=title, reason=reason, contact=contact)
+        self._note(context, tool.name, title)
+        if result is not None:
+            logger.warning("Tool %r gave a failure as its result: %s", tool.name, result.content[:200])
+        metadata = {**((result.metadata if result is not None else None) or {}), _TITLE: title}
+        record = self._record(invocation, kind, exception)
+        return ToolResult(text, is_error=True, failure=record, metadata=metadata)
+
+    def _note(self, context: Context, name: str, title: str) -> None:
+        """Note that a tool is unavailable."""
         noted = context.get(_UNAVAILABLE)
         if noted is None or noted[0] is not context.turn:
             context[_UNAVAILABLE] = noted = (context.turn, {})
-        noted[1][tool.name] = title
-        self._alert = True
-        record = self._record(invocation, kind, exception)
-        if result is not None:
-            logger.warning("Tool %r gave a failure as its result: %s", tool.name, result.content[:200])
-            return ToolResult(text, is_error=True, failure=record, metadata=result.metadata)
-        return ToolResult.error(text, failure=record)
+        noted[1][name] = title
+        _Alert.raised = True
 
     def _record(self, invocation: ToolInvocation, kind: FailureClass, exception: str) -> dict[str, Any]:
         context = invocation.request.context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from ..advisor import Advisor
@@ -13,6 +13,7 @@ from ..exchange import ChatNext, ChatRequest, ChatResponse
 from ..failures import DEFAULT_FAILURES
 from ..model_call import model_name
 from ..order import Order
+from ..setting_checks import check_function
 
 logger = logging.getLogger("advisorchain")
 
@@ -22,7 +23,7 @@ class ModelFallbackAdvisor(Advisor):
 
     Every model is called through the same inner advisors (retry, breaker, budget). The decision is made anew for each
     model call of a turn. ``response.metadata["model"]`` is the name of the model that answered. When all fail, the last
-    error is raised.
+    error is raised. Options go to each model, except ``ChatOptions.model``: that name is for the chain's own.
 
     Args:
         models: the others, in order.
@@ -47,7 +48,8 @@ class ModelFallbackAdvisor(Advisor):
         order: int = Order.FALLBACK,
         name: str | None = None,
     ) -> None:
-        if callable(models) or isinstance(models, str):
+        check_function("on", on, "an exception")
+        if callable(models) or isinstance(models, str) or not isinstance(models, Iterable):
             raise ConfigurationError("ModelFallbackAdvisor takes a list of models, for example [other_model].")
         self.models = tuple(models)
         if not self.models:
@@ -70,7 +72,7 @@ class ModelFallbackAdvisor(Advisor):
         own: Any = model
         if own is None and turn.chain is not None:
             own = turn.chain.model
-        name = model_name(own) if own is not None else "model"
+        name = request.options.model or (model_name(own) if own is not None else "model")
         round = request.round or turn.round
         others = iter(self.models)
         while True:
@@ -92,6 +94,8 @@ class ModelFallbackAdvisor(Advisor):
                 logger.warning("Model %r failed (%s); %r is next.", name, type(error).__name__, model_name(other))
                 name = model_name(other)
                 request = request.replace(model=other)
+                if request.options.model is not None:  # the other one's provider does not know it
+                    request = request.replace(options=request.options.replace(model=None))
         return response.replace(metadata={**response.metadata, "model": name})
 
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
 from ..advisor import Advisor
 from ..context import Context
+from ..disguise import Disguises, Matcher
 from ..errors import AdvisorChainError, CircuitOpenError, ConfigurationError, ModelError, ToolTimeoutError
 from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
-from ..failures import ATTEMPTS, DEFAULT_FAILURES, FailureTable, retry_after, tool_failure, unwrapped
+from ..failures import (
+    ATTEMPTS,
+    DEFAULT_FAILURES,
+    FailureClass,
+    FailureTable,
+    retry_after,
+    tool_failure,
+    unwrapped,
+)
 from ..invocation import ToolInvocation, ToolResult
 from ..order import Order
+from ..setting_checks import check_function, check_mapping, check_number
 
 T = TypeVar("T")
 
@@ -49,18 +61,15 @@ class RetryPolicy:
     replay: bool | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.attempts, int) or self.attempts < 1:
-            raise ConfigurationError(f"RetryPolicy: attempts must be at least 1 (is {self.attempts!r}).")
-        for name in ("wait", "factor", "max_wait", "jitter", "deadline", "attempt_timeout"):
-            value = getattr(self, name)
-            if value is None and name in ("deadline", "attempt_timeout"):
-                continue
-            if not isinstance(value, int | float) or not value >= 0:
-                raise ConfigurationError(f"RetryPolicy: {name} must be a number of at least 0 (is {value!r}).")
+        check_number("RetryPolicy: attempts", self.attempts, least=1, whole=True)
+        for name in ("wait", "factor", "max_wait", "jitter"):
+            check_number(f"RetryPolicy: {name}", getattr(self, name))
         if self.jitter > 1:
             raise ConfigurationError(f"RetryPolicy: jitter is a share from 0 to 1 (is {self.jitter!r}).")
-        if self.attempt_timeout == 0:
-            raise ConfigurationError("RetryPolicy: attempt_timeout must be over 0 seconds, or None.")
+        if self.deadline is not None:
+            check_number("RetryPolicy: deadline", self.deadline)
+        if self.attempt_timeout is not None:
+            check_number("RetryPolicy: attempt_timeout", self.attempt_timeout, over=0)
 
     def pause(self, attempt: int, error: BaseException, random: float) -> float:
         """Seconds to wait after the failed attempt ``attempt`` (from 1); ``random`` is from 0 to 1."""
@@ -77,6 +86,15 @@ TOOL_POLICY = RetryPolicy(attempts=2, wait=1.0, factor=1.0, jitter=0.0)
 NEVER = RetryPolicy(attempts=1)
 
 
+class _DisguisedError(Exception):
+    """A result whose text is a failure."""
+
+    def __init__(self, result: ToolResult, failure: FailureClass) -> None:
+        super().__init__(result.content[:200])
+        self.result = result
+        self.failure = failure
+
+
 class RetryAdvisor(Advisor):
     """Repeats a failed model call or tool call, and nothing else: the rest of the turn is not run again.
 
@@ -84,12 +102,15 @@ class RetryAdvisor(Advisor):
     only when the tool is ``idempotent`` or ``read_only``, or when nothing was sent yet. Under streaming a model call is
     not repeated once something of it was emitted. When the attempts are used up, the last error is raised.
 
-    What took more than one attempt says so: ``response.metadata["attempts"]``, ``ToolResult.metadata["attempts"]``.
+    What took more than one attempt says so: ``response.metadata["attempts"]`` (of the model call that gave the answer),
+    ``ToolResult.metadata["attempts"]``, and ``attempts`` of the last error. `ATTEMPTS` in the turn's context has all.
 
     Args:
         model: the policy for model calls (a `RetryPolicy`, or a mapping of its arguments); None: never.
         tool: the policy for tool calls; None: never.
         tools: policies for some tools, by name; None: never.
+        matchers: by source: which result texts are failures in disguise; as in `ToolFallbackAdvisor`. One that stays so
+            is returned as it is.
         on_partial: ``"restart"``: repeat a model call although something of it was emitted; readers of the stream then
             get `Restarted`, which withdraws it.
         failures: the table that classifies exceptions.
@@ -108,6 +129,7 @@ class RetryAdvisor(Advisor):
         model: RetryPolicy | Mapping[str, Any] | None = MODEL_POLICY,
         tool: RetryPolicy | Mapping[str, Any] | None = TOOL_POLICY,
         tools: Mapping[str, RetryPolicy | Mapping[str, Any] | None] | None = None,
+        matchers: Mapping[str, Matcher | None] | None = None,
         on_partial: Literal["raise", "restart"] = "raise",
         failures: FailureTable = DEFAULT_FAILURES,
         sleep: Sleep | None = None,
@@ -116,6 +138,10 @@ class RetryAdvisor(Advisor):
     ) -> None:
         if on_partial not in ("raise", "restart"):
             raise ConfigurationError(f"on_partial must be 'raise' or 'restart', not {on_partial!r}.")
+        check_mapping("tools", tools, "{'budget': {'attempts': 5}, 'book': None}")
+        check_function("sleep", sleep, "seconds")
+        if not isinstance(failures, FailureTable):
+            raise ConfigurationError(f"failures must be a FailureTable, not {failures!r}.")
         self.model = _policy("model", model, MODEL_POLICY)
         self.tool = _policy("tool", tool, TOOL_POLICY)
         self.tools = {key: _policy(f"tools[{key!r}]", value, self.tool) for key, value in (tools or {}).items()}
@@ -125,6 +151,8 @@ class RetryAdvisor(Advisor):
         if name is not None:
             self.name = name
         self._sleep = sleep
+        self._disguises = Disguises(matchers)
+        self._first = self._disguises.first
         self._model_timeout = self.model.attempt_timeout
         self._untimed = all(policy.attempt_timeout is None for policy in (self.tool, *self.tools.values()))
 
@@ -144,15 +172,19 @@ class RetryAdvisor(Advisor):
         """Call the tool; again if that failed, is safe, and may help."""
         start = invocation.request.context.turn.runtime.clock()
         try:
-            if self._untimed:
-                return await call_next(invocation)
-            seconds = self._policy_of(invocation).attempt_timeout
-            if seconds is None:
-                return await call_next(invocation)
-            return await _within(seconds, call_next(invocation), _late_tool(invocation.tool.name))
+            if self._untimed or (seconds := self._policy_of(invocation).attempt_timeout) is None:
+                result = await call_next(invocation)
+            else:
+                result = await _within(seconds, call_next(invocation), _late_tool(invocation.tool.name))
+            if result.content[:1] not in self._first:
+                return result
+            disguised = self._disguises.failure(invocation, result)
+            if disguised is None:
+                return result
+            first: BaseException = _DisguisedError(result, disguised)
         except BaseException as error:
-            failure = tool_failure(error)
-            if not isinstance(failure, Exception):
+            failure = _tool_failure(error)
+            if failure is None:
                 raise
             first = failure
         return await self._tool_again(invocation, call_next, first, start)
@@ -175,7 +207,7 @@ class RetryAdvisor(Advisor):
         round = request.round or turn.round
 
         def repeatable(error: BaseException) -> bool:
-            if not self._may_help(error):
+            if not isinstance(error, Exception) or not self._may_help(error):
                 return False
             if not request.streaming or self.on_partial == "restart" or turn.emitted_round < round:
                 return True
@@ -193,25 +225,36 @@ class RetryAdvisor(Advisor):
         return response.replace(metadata={**response.metadata, "attempts": attempts})
 
     async def _tool_again(
-        self, invocation: ToolInvocation, call_next: ToolNext, first: Exception, start: float
+        self, invocation: ToolInvocation, call_next: ToolNext, first: BaseException, start: float
     ) -> ToolResult:
         tool, policy = invocation.tool, self._policy_of(invocation)
         replay = bool(tool.idempotent or tool.read_only) if policy.replay is None else policy.replay
 
         def repeatable(error: BaseException) -> bool:
-            return self._may_help(error) and (replay or self.failures.unsent(error))
+            failure = _tool_failure(error)
+            return failure is not None and self._may_help(failure) and (replay or self.failures.unsent(failure))
 
         async def attempt(seconds: float | None) -> ToolResult:
             if seconds is None:
-                return await call_next(invocation)
-            return await _within(seconds, call_next(invocation), _late_tool(tool.name))
+                result = await call_next(invocation)
+            else:
+                result = await _within(seconds, call_next(invocation), _late_tool(tool.name))
+            disguised = self._disguises.failure(invocation, result)
+            if disguised is not None:
+                raise _DisguisedError(result, disguised)
+            return result
 
         context, key = invocation.request.context, invocation.call.id
-        result, attempts = await self._again(policy, context, key, first, start, repeatable, attempt)
+        try:
+            result, attempts = await self._again(policy, context, key, first, start, repeatable, attempt)
+        except _DisguisedError as error:
+            return error.result
         return result.replace(metadata={**(result.metadata or {}), "attempts": attempts})
 
     def _may_help(self, error: BaseException) -> bool:
         error = unwrapped(error)
+        if isinstance(error, _DisguisedError):
+            return error.failure == "transient"
         if isinstance(error, CircuitOpenError) or (isinstance(error, AdvisorChainError) and error.ends_turn):
             return False
         return self.failures.classify(error) == "transient"
@@ -252,7 +295,7 @@ class RetryAdvisor(Advisor):
 
         def retry(state: RetryCallState) -> bool:
             error = state.outcome.exception() if state.outcome is not None else None
-            return isinstance(error, Exception) and repeatable(error)
+            return error is not None and repeatable(error)
 
         def wait(state: RetryCallState) -> float:
             assert state.outcome is not None
@@ -270,9 +313,20 @@ class RetryAdvisor(Advisor):
         retrying = AsyncRetrying(sleep=self._sleep or anyio.sleep, wait=wait, stop=stop, retry=retry, reraise=True)
         try:
             return await retrying(run), attempts
+        except Exception as error:
+            if attempts > 1 and isinstance(getattr(error, "attempts", 0), int):
+                with suppress(AttributeError):  # some exceptions take none
+                    error.attempts = attempts  # type: ignore[attr-defined]
+            raise
         finally:
             if attempts > 1:
                 context.setdefault(ATTEMPTS, {})[turn.id, key] = attempts
+
+
+def _tool_failure(error: BaseException) -> BaseException | None:
+    """The tool's failure, a cancellation that its transport leaked among them; None for what must propagate."""
+    failure = tool_failure(error)
+    return failure if isinstance(failure, Exception | CancelledError) else None
 
 
 async def _within(seconds: float, running: Awaitable[T], late: Callable[[float], Exception]) -> T:

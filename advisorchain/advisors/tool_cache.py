@@ -6,6 +6,7 @@ import copy
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
+from contextvars import ContextVar
 from typing import Any
 
 from ..advisor import Advisor
@@ -14,11 +15,15 @@ from ..errors import AdvisorChainError, ConfigurationError
 from ..exchange import ToolNext
 from ..invocation import ToolInvocation, ToolResult
 from ..order import Order
+from ..setting_checks import check_number
 from ..tools.canonical import canonical_arguments
 from ..tools.definition import Tool
 
 Scope = ContextKey[Any] | Callable[[ToolInvocation], Hashable | None]
 Selection = Iterable[str] | Callable[[Tool], bool]
+
+_FLYING = ContextVar("advisorchain.tool_cache.flying", default=False)
+"""Whether this code runs inside a call that others may wait for."""
 
 
 class _Kept:
@@ -52,7 +57,8 @@ class ToolCacheAdvisor(Advisor):
 
     Identical: the same tool of the same source (for a method, of the same object), the same arguments however their
     JSON is written, and the same scope. Identical calls that run at once share one execution; if the one that executes
-    is cancelled, another takes over. Errors, and degraded or denied results, are not kept.
+    is cancelled, another takes over. A call from within a cached tool (of a sub-agent) waits for no other. Errors, and
+    degraded or denied results, are not kept.
 
     Args:
         ttl: seconds for which a result is kept.
@@ -77,10 +83,8 @@ class ToolCacheAdvisor(Advisor):
         order: int = Order.TOOL_CACHE,
         name: str | None = None,
     ) -> None:
-        if not ttl > 0:
-            raise ConfigurationError(f"ttl must be over 0 seconds (is {ttl!r}).")
-        if max_entries < 1:
-            raise ConfigurationError(f"max_entries must be at least 1 (is {max_entries!r}).")
+        check_number("ttl", ttl, over=0)
+        check_number("max_entries", max_entries, least=1, whole=True)
         if scope is not None and not isinstance(scope, ContextKey) and not callable(scope):
             raise ConfigurationError(f"scope must be a ContextKey or a function of the invocation, not {scope!r}.")
         self.ttl = ttl
@@ -117,6 +121,8 @@ class ToolCacheAdvisor(Advisor):
             flight = self._flights.get(place)
             if flight is None:
                 return await self._run(invocation, call_next, key, place)
+            if _FLYING.get():  # a sub-agent's call may wait for itself, or two for each other: none of them waits
+                return await call_next(invocation)
             await flight.landed.wait()
             if flight.result is not None:
                 return _hit(flight.result)
@@ -125,6 +131,8 @@ class ToolCacheAdvisor(Advisor):
 
     async def _run(self, invocation: ToolInvocation, call_next: ToolNext, key: Hashable, place: Hashable) -> ToolResult:
         flight = self._flights[place] = _Flight()
+        flying = _FLYING.get()
+        _FLYING.set(True)
         try:
             result = await call_next(invocation)
             flight.result = result
@@ -140,6 +148,7 @@ class ToolCacheAdvisor(Advisor):
                 flight.error = exc
             raise
         finally:
+            _FLYING.set(flying)
             if self._flights.get(place) is flight:
                 del self._flights[place]
             flight.landed.set()
@@ -155,6 +164,13 @@ class ToolCacheAdvisor(Advisor):
             owner = invocation.context.get(scope) if isinstance(scope, ContextKey) else scope(invocation)
             if owner is None:
                 return None
+            try:
+                hash(owner)
+            except TypeError:
+                raise ConfigurationError(
+                    f"The scope of advisor {self.name!r} gave {owner!r} for a call of {tool.name!r}; it must be "
+                    "hashable: a text, a number, or a tuple of these."
+                ) from None
         elif tool.reads_context:
             return None
         target = tool.target
@@ -168,7 +184,10 @@ def _selector(tools: Selection | None) -> Callable[[Tool], bool]:
         return lambda tool: tool.read_only is True and not tool.repeatable
     if callable(tools):
         return tools
-    names = frozenset([tools] if isinstance(tools, str) else tools)
+    given: Any = [tools] if isinstance(tools, str) else tools
+    names: frozenset[Any] = frozenset(given) if isinstance(given, Iterable) else frozenset([None])
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigurationError(f"tools must be names and tags, or a function of the tool, not {tools!r}.")
     return lambda tool: tool.name in names or not names.isdisjoint(tool.tags)
 
 

@@ -201,7 +201,8 @@ def _body(message: Message, what: str) -> str:
     try:
         return dump_messages((message,))[1:-1]
     except Exception as exc:
-        raise MemoryStoreError(f"Could not {what}: a message cannot be written as JSON ({exc}): {message!r}") from exc
+        named = f"{message.role} message {getattr(message, 'id', None)!r}"
+        raise MemoryStoreError(f"Could not {what}: the {named} cannot be written as JSON ({exc}).") from exc
 
 
 def _load(

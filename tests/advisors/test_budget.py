@@ -20,6 +20,7 @@ from advisorchain import (
     tool,
 )
 from advisorchain.advisors import BudgetAdvisor, ModelPrice
+from advisorchain.advisors.budget import InMemoryBudget, Spent
 from advisorchain.testing import ScriptedModel
 
 USAGE = Usage(80, 20)
@@ -139,6 +140,84 @@ async def test_a_conversation_has_one_budget(run: Any) -> None:
     assert len(chat.model.requests) == 6  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("settings", "allowed"),
+    [
+        ({"max_calls": 3}, 3),
+        ({"max_tokens": 3500}, 3),
+        ({"max_cost": 0.035, "prices": {"m": ModelPrice(1.0, 10.0)}}, 3),
+    ],
+    ids=["calls", "tokens", "cost"],
+)
+async def test_turns_at_once_do_not_overspend_together(run: Any, settings: Any, allowed: int) -> None:
+    calls: list[int] = []
+
+    async def slow(request: Any) -> str:
+        calls.append(1)
+        await anyio.sleep(0.02)
+        return "x"
+
+    state = InMemoryBudget()
+    advisor = BudgetAdvisor(per="conversation", state=state, **settings)
+    chat = ChatClient(model(*[slow] * 10), advisors=[advisor], options={"max_tokens": 1000})
+
+    async def turn() -> None:
+        with contextlib.suppress(BudgetExceededError):
+            await type(run)(run.mode)(chat, "go", conversation_id="a")
+
+    async with anyio.create_task_group() as group:
+        for _ in range(10):
+            group.start_soon(turn)
+    assert len(calls) == allowed
+    spent = await state.add("a", Spent())
+    assert (spent.calls, spent.tokens) == (allowed, 100 * allowed), "claims are given back, what was used is kept"
+
+
+@pytest.mark.parametrize("when", ["asked", "answered"])
+async def test_a_cancelled_check_leaves_no_claim(run: Any, when: str) -> None:
+    class Slow(InMemoryBudget):
+        async def add(self, conversation_id: str, spent: Spent) -> Spent:
+            if when == "asked":
+                scope.cancel()
+                await anyio.sleep(0.01)
+            total = await super().add(conversation_id, spent)
+            scope.cancel()
+            await anyio.sleep(0.01)
+            return total
+
+    state = Slow()
+    chat = ChatClient(
+        model("never"),
+        advisors=[BudgetAdvisor(max_calls=3, per="conversation", state=state)],
+        options={"max_tokens": 500},
+    )
+    with anyio.CancelScope() as scope:
+        await run(chat, "go", conversation_id="a")
+    assert scope.cancelled_caught and chat.model.requests == []  # type: ignore[attr-defined]
+    left = await InMemoryBudget.add(state, "a", Spent())
+    assert (left.calls, left.tokens) == (0, 0)
+
+
+async def test_a_state_that_fails_or_hangs_fails_the_call(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Down(InMemoryBudget):
+        hangs = False
+
+        async def add(self, conversation_id: str, spent: Spent) -> Spent:
+            if self.hangs:
+                await anyio.sleep_forever()
+            raise ConnectionError("the state is down")
+
+    state = Down()
+    chat = ChatClient(model("never"), advisors=[BudgetAdvisor(max_calls=3, per="conversation", state=state)])
+    with pytest.raises(ConnectionError, match="the state is down"):
+        await run(chat, "go", conversation_id="a")
+    state.hangs = True
+    monkeypatch.setattr("advisorchain.advisors.budget.POST_SECONDS", 0.05)
+    with anyio.fail_after(5), pytest.raises(TimeoutError, match=r"'budget' did not answer within 0\.05 seconds"):
+        await run(chat, "go", conversation_id="a")
+    assert chat.model.requests == []  # type: ignore[attr-defined]
+
+
 async def test_a_conversations_seconds_and_calls_add_up(run: Any) -> None:
     now = [0.0]
 
@@ -196,8 +275,27 @@ async def test_sub_agents_spend_from_the_same_budget(run: Any, shared: bool, set
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"max_tokens": 0}, {"max_cost": 1}, {"max_calls": 1, "per": "day"}, {"max_calls": 1, "on_unknown_price": "x"}],
+    [
+        {},
+        {"max_tokens": 0},
+        {"max_tokens": "5"},
+        {"max_calls": float("nan")},
+        {"max_cost": 1},
+        {"max_cost": 1, "prices": ["m"]},
+        {"max_cost": 1, "prices": {"m": 2.0}},
+        {"max_cost": 1, "prices": {"m": {"input": 1.0}}},
+        {"max_cost": 1, "prices": {"m": {"input": 1.0, "output": -1.0}}},
+        {"max_cost": 1, "prices": {"m": {"input": 1.0, "output": 1.0, "cached": 1.0}}},
+        {"max_calls": 1, "per": "day"},
+        {"max_calls": 1, "on_unknown_price": "x"},
+        {"max_calls": 1, "state": {}},
+    ],
 )
 def test_bad_settings(settings: Any) -> None:
     with pytest.raises(ConfigurationError):
         BudgetAdvisor(**settings)
+
+
+def test_prices_as_a_file_has_them() -> None:
+    advisor = BudgetAdvisor(max_cost=1, prices={"m": {"input": 1.0, "output": 10.0, "cache_read": 0.1}})
+    assert advisor.prices == {"m": PRICES["m"]}

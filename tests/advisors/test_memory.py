@@ -166,6 +166,14 @@ async def test_without_a_conversation_there_is_no_memory(
     assert len(said) == 1 and "'memory'" in said[0].getMessage()
 
 
+async def test_an_empty_conversation_id_is_refused(run: Any, store: Any) -> None:
+    """A header that is missing: its users must not read each other's messages."""
+    client, model = client_of(store, [])
+    with pytest.raises(ConfigurationError, match="a text or None, not '': everybody without one would share"):
+        await run(client, "my PIN is 4711", conversation_id="")
+    assert model.requests == [] and await store.conversations() == ()
+
+
 @POSITIONS
 async def test_system_messages_are_never_stored(run: Any, store: Any, order: int) -> None:
     client, model = client_of(store, ["one", "two"], order=order, system="First.")

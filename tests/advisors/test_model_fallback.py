@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from advisorchain import (
+    BudgetExceededError,
     ChatClient,
     ChatRequest,
     ConfigurationError,
@@ -17,7 +18,13 @@ from advisorchain import (
     TurnAbortedError,
     tool,
 )
-from advisorchain.advisors import CircuitBreakerAdvisor, ModelFallbackAdvisor, RetryAdvisor
+from advisorchain.advisors import (
+    BudgetAdvisor,
+    CircuitBreakerAdvisor,
+    ModelFallbackAdvisor,
+    ModelPrice,
+    RetryAdvisor,
+)
 from advisorchain.testing import ScriptedModel
 
 BUSY = ModelError("overloaded", transient=True)
@@ -79,6 +86,29 @@ async def test_each_round_begins_with_the_own_model(run: Any) -> None:
     assert response.usage is not None
 
 
+async def test_the_models_name_at_its_provider_is_not_for_another(run: Any) -> None:
+    first, second = models([BUSY, "hello"], ["hi"])
+    made = ChatClient(
+        first, advisors=[ModelFallbackAdvisor([second])], options={"model": "large-1", "temperature": 0.5}
+    )
+    assert (await run(made, "Hi")).metadata["model"] == "second"
+    assert (first.requests[0].options.model, second.requests[0].options.model) == ("large-1", None)
+    assert second.requests[0].options.temperature == 0.5
+    assert (await run(made, "Hi")).metadata["model"] == "large-1"
+
+
+async def test_each_model_has_its_own_price(run: Any) -> None:
+    first, second = models([BUSY], ["hello"])
+    prices = {"large-1": ModelPrice(1, 1), "second": ModelPrice(1, 1)}
+    advisors = [ModelFallbackAdvisor([second]), BudgetAdvisor(max_cost=1, prices=prices)]
+    assert (await run(ChatClient(first, advisors=advisors, options={"model": "large-1"}), "Hi")).text == "hello"
+    del prices["second"]
+    first, second = models([BUSY], ["hello"])
+    advisors = [ModelFallbackAdvisor([second]), BudgetAdvisor(max_cost=1, prices=prices)]
+    with pytest.raises(BudgetExceededError, match="'second' has no price"):
+        await run(ChatClient(first, advisors=advisors, options={"model": "large-1"}), "Hi")
+
+
 async def breaks(request: ChatRequest) -> Any:
     await request.emit(TextDelta("half an"))
     return BUSY
@@ -123,7 +153,7 @@ async def test_each_model_is_retried_and_has_its_own_circuit(run: Any) -> None:
     assert len(first.requests) == 3
 
 
-@pytest.mark.parametrize("bad", [[], ScriptedModel([]), ["gpt"], [ScriptedModel], "gpt"], ids=repr)
+@pytest.mark.parametrize("bad", [[], None, ScriptedModel([]), ["gpt"], [ScriptedModel], "gpt"], ids=repr)
 def test_bad_models(bad: Any) -> None:
     with pytest.raises(ConfigurationError):
         ModelFallbackAdvisor(bad)
@@ -132,3 +162,5 @@ def test_bad_models(bad: Any) -> None:
 def test_bad_on_partial() -> None:
     with pytest.raises(ConfigurationError):
         ModelFallbackAdvisor([ScriptedModel([])], on_partial="repeat")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="on must be a function"):
+        ModelFallbackAdvisor([ScriptedModel([])], on="transient")  # type: ignore[arg-type]

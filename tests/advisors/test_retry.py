@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -22,13 +23,26 @@ from advisorchain import (
     Runtime,
     TextDelta,
     ToolCall,
+    ToolError,
+    ToolPermissionError,
     TurnAbortedError,
     tool,
 )
-from advisorchain.advisors import RetryAdvisor, RetryPolicy, ToolCallingAdvisor
+from advisorchain.advisors import AuditAdvisor, RetryAdvisor, RetryPolicy, ToolCallingAdvisor, ToolFallbackAdvisor
+from advisorchain.failures import ATTEMPTS
 from advisorchain.testing import ScriptedModel
 
 BUSY = ModelError("overloaded", transient=True)
+
+
+class Records:
+    """An audit sink."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+
+    async def write(self, record: Any, *, durable: bool = False) -> None:
+        self.written.append(dict(record))
 
 
 class Time:
@@ -212,6 +226,23 @@ async def test_only_the_failed_model_call_is_repeated(run: Any, time: Time) -> N
     assert response.metadata["attempts"] == 2
 
 
+async def test_the_attempts_of_a_whole_turn(run: Any, time: Time) -> None:
+    """Also of a call that is answered directly, and in the audit record of one that failed for good."""
+    look, _ = failing([ConnectionResetError()] * 2, idempotent=True)
+    show = tool(name="show", description="Show.", return_direct=True)(lambda: "shown")
+    model = ScriptedModel([BUSY, ToolCall("book", id="c1"), BUSY, BUSY, ToolCall("show", id="c2")])
+    made = ChatClient(
+        model,
+        tools=[look, show],
+        advisors=[RetryAdvisor(sleep=time.sleep), AuditAdvisor(records := Records())],
+    )
+    response = await run(made, "Look")
+    assert response.stop_reason == "return_direct"
+    (turn,) = {turn for turn, _ in response.request.context[ATTEMPTS]}
+    assert response.request.context[ATTEMPTS] == {(turn, 1): 2, (turn, "c1"): 2, (turn, 2): 3}
+    assert [record.get("attempts") for record in records.written if record["kind"] == "tool"] == [2, None]
+
+
 async def test_model_none_repeats_no_model_call(run: Any, time: Time) -> None:
     with pytest.raises(ModelError):
         await run(client(ScriptedModel([BUSY, "never"]), time, model=None), "Hi")
@@ -365,6 +396,35 @@ async def test_a_call_that_was_never_sent_is_repeated(run: Any, time: Time, erro
     assert len(calls) == 2
 
 
+@pytest.mark.parametrize("leaks", [1, 2])
+async def test_a_cancellation_that_a_transport_leaked_is_a_failure(run: Any, time: Time, leaks: int) -> None:
+    """On trio, where nothing else raises it, just so."""
+    look, calls = failing([asyncio.CancelledError()] * leaks, idempotent=True)
+    model = ScriptedModel([ToolCall("book"), "done"])
+    await run(client(model, time, [look]), "Look")
+    assert len(calls) == 2
+    assert model.requests[-1].tool_results[0].is_error == (leaks == 2)
+
+
+async def test_a_cancelled_tool_call_is_not_repeated(run: Any, time: Time) -> None:
+    calls: list[int] = []
+
+    @tool(idempotent=True)
+    async def look() -> str:
+        """Look."""
+        calls.append(1)
+        if len(calls) == 1:
+            raise ConnectionResetError
+        scope.cancel()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    made = client(ScriptedModel([ToolCall("look"), "never"]), time, [look], tool={"attempts": 5})
+    with anyio.CancelScope() as scope:
+        await run(made, "Look")
+    assert scope.cancelled_caught and len(calls) == 2
+
+
 async def test_once_it_may_have_been_sent_it_is_not_repeated(run: Any, time: Time) -> None:
     book, calls = failing([ConnectionRefusedError(), ConnectionResetError()])
     made = client(ScriptedModel([ToolCall("book"), "done"]), time, [book], tool={"attempts": 5})
@@ -372,12 +432,61 @@ async def test_once_it_may_have_been_sent_it_is_not_repeated(run: Any, time: Tim
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize("error", [ValueError("bug"), PermissionError(), CircuitOpenError("book")], ids=repr)
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("bug"), PermissionError(), ToolPermissionError("book"), ToolError("no"), CircuitOpenError("book")],
+    ids=repr,
+)
 async def test_a_tool_failure_that_stays(run: Any, time: Time, error: Exception) -> None:
     book, calls = failing([error], idempotent=True)
     await run(client(ScriptedModel([ToolCall("book"), "done"]), time, [book]), "Book")
     assert len(calls) == 1
     assert time.slept == []
+
+
+def answering(texts: list[str], **settings: Any) -> tuple[Any, list[str]]:
+    """A tool that gives these texts in turn; and what it gave."""
+    given: list[str] = []
+
+    @tool(name="look", description="Look.", **settings)
+    async def look() -> str:
+        given.append(texts[len(given)])
+        return given[-1]
+
+    return look, given
+
+
+CLOSED = "MCP error -32000: Connection closed"
+
+
+@pytest.mark.parametrize(
+    ("texts", "settings", "calls"),
+    [
+        ([CLOSED, "seen"], {"idempotent": True}, 2),
+        ([CLOSED, CLOSED], {"idempotent": True}, 2),
+        ([CLOSED], {}, 1),
+        (["MCP error -32602: invalid params"], {"idempotent": True}, 1),
+    ],
+    ids=["repaired", "stays", "may have happened", "for the model to repair"],
+)
+async def test_a_failure_in_disguise(run: Any, time: Time, texts: list[str], settings: Any, calls: int) -> None:
+    look, given = answering(texts, **settings)
+    model = ScriptedModel([ToolCall("look"), "done"])
+    await run(client(model, time, [look]), "Look")
+    assert given == texts and len(given) == calls
+    result = model.requests[-1].tool_results[0]
+    assert result.content == texts[-1], "never turned into an answer, nor into an error of ours"
+    assert (result.metadata or {}).get("attempts") == (2 if texts[-1] == "seen" else None)
+
+
+async def test_disguises_by_source_and_attempts_in_the_record(run: Any, time: Time) -> None:
+    matchers: Any = {"local": lambda result: "transient" if result.content == "BUSY" else None}
+    look, given = answering(["BUSY"] * 2, read_only=True)
+    model = ScriptedModel([ToolCall("look"), "done"])
+    advisors = [RetryAdvisor(sleep=time.sleep, matchers=matchers), ToolFallbackAdvisor(matchers=matchers)]
+    await run(ChatClient(model, tools=[look], advisors=advisors), "Look")
+    failure = model.requests[-1].tool_results[0].failure
+    assert failure is not None and (failure["kind"], failure["attempts"], len(given)) == ("degraded", 2, 2)
 
 
 async def test_overrides_by_tool(run: Any, time: Time) -> None:
@@ -447,6 +556,14 @@ async def test_arguments_are_not_shared_between_attempts(run: Any, time: Time) -
         {"tool": 3},
         {"tools": {"book": "never"}},
         {"on_partial": "repeat"},
+        {"matchers": {"crm": "BUSY"}},
+        {"matchers": ["crm"]},
+        {"model": {"attempts": True}},
+        {"model": {"wait": float("nan")}},
+        {"model": {"deadline": "60"}},
+        {"tools": ["book"]},
+        {"sleep": 3},
+        {"failures": "transient"},
     ],
     ids=repr,
 )

@@ -173,6 +173,12 @@ async def test_scopes_do_not_mix(run: Any, by: str) -> None:
         assert {r.content for r in seen.results} == {f"for {user}"}
 
 
+async def test_a_scope_that_cannot_be_a_key(run: Any) -> None:
+    cache = ToolCacheAdvisor(scope=lambda invocation: ["ada"])  # type: ignore[arg-type,return-value]
+    with pytest.raises(ConfigurationError, match=r"scope of advisor 'tool_cache' gave \['ada'\] for a call of 'mine'"):
+        await ask(run, cache, Shop(), call("mine"))
+
+
 async def test_tools_of_one_name_do_not_mix(run: Any) -> None:
     cache = ToolCacheAdvisor()
     for name in ("a", "b", "a"):
@@ -294,9 +300,43 @@ async def test_a_shared_error_is_shared_and_forgotten(run: Any) -> None:
     assert await many(run, made, cache, 1) == ["fine"]
 
 
+async def test_a_call_within_a_call_never_waits_for_itself(run: Any) -> None:
+    """Nor do two for each other: each runs in a sub-agent of the other."""
+    depth = {"a": 0, "b": 0}
+    begun = {"a": anyio.Event(), "b": anyio.Event()}
+    cache = ToolCacheAdvisor(tools=["a", "b"])
+
+    def nested(name: str, other: str) -> Tool:
+        async def handle(arguments: dict[str, Any]) -> str:
+            depth[name] += 1
+            if depth[name] > 1:
+                return "bottom"
+            begun[name].set()
+            await begun[other].wait()
+            steps = [[call(other), call(name)], lambda request: "/".join(m.text for m in request.messages[-2:])]
+            return (await ChatClient(ScriptedModel(steps), tools=tools, advisors=[cache]).call("go")).text
+
+        return Tool.from_schema(name, handle, description="Nested.", timeout=None)
+
+    tools = [nested("a", "b"), nested("b", "a")]
+    model = ScriptedModel([[call("a"), call("b")], "done"])
+    with anyio.fail_after(5):
+        await run(ChatClient(model, tools=tools, advisors=[cache]), "go")
+    assert [result.content for result in model.requests[-1].tool_results] == ["bottom/bottom"] * 2
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"ttl": 0}, "ttl must be"), ({"max_entries": 0}, "max_entries must be"), ({"scope": "user"}, "scope must be")],
+    [
+        ({"ttl": 0}, "ttl must be"),
+        ({"ttl": "60"}, "ttl must be"),
+        ({"ttl": float("nan")}, "ttl must be"),
+        ({"max_entries": 0}, "max_entries must be"),
+        ({"max_entries": None}, "max_entries must be"),
+        ({"scope": "user"}, "scope must be"),
+        ({"tools": 5}, "tools must be"),
+        ({"tools": ["stock", 5]}, "tools must be"),
+    ],
 )
 def test_bad_settings(settings: Any, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):

@@ -12,6 +12,7 @@ from advisorchain import (
     ChatClient,
     ConfigurationError,
     ModelError,
+    Order,
     SystemMessage,
     Tool,
     ToolCall,
@@ -22,8 +23,15 @@ from advisorchain import (
     ToolTimeoutError,
     TurnAbortedError,
     tool,
+    tool_advisor,
 )
-from advisorchain.advisors import FALLBACK_LANGUAGE, FallbackTexts, RetryAdvisor, ToolFallbackAdvisor
+from advisorchain.advisors import (
+    FALLBACK_LANGUAGE,
+    FallbackTexts,
+    RetryAdvisor,
+    ToolCacheAdvisor,
+    ToolFallbackAdvisor,
+)
 from advisorchain.testing import ScriptedModel
 
 SECRET = "sk-12345 at postgres://admin:hunter2@db"
@@ -84,12 +92,14 @@ async def test_classes_and_kinds(run: Any, error: BaseException, failure: str, k
     assert SECRET not in result.content and "Traceback" not in result.content
 
 
-async def test_a_permission_error_names_the_action(run: Any) -> None:
+async def test_a_permission_error_names_the_action(run: Any, caplog: pytest.LogCaptureFixture) -> None:
     result, _ = await fail_with(run, ToolPermissionError("read the budget"), contact="finance@example.com")
     assert result.content == (
         '"Budget service" was denied: the user does not have the permission to read the budget. Do not try again. '
         "Contact: finance@example.com."
     )
+    (said,) = [record for record in caplog.records if "failed (permission)" in record.getMessage()]
+    assert "read the budget" in said.getMessage() and said.exc_info is None, "a no on purpose has no stack trace"
 
 
 async def test_a_failure_has_its_type_as_the_reason(run: Any) -> None:
@@ -238,6 +248,13 @@ async def test_matchers_by_source(run: Any) -> None:
         assert not degraded or result.failure["source"] == source  # type: ignore[index]
 
 
+async def test_a_matcher_that_gives_no_class(run: Any) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"matchers\['local'\] gave True for a result of the tool 'get_budget'"
+    ):
+        await fail_with(run, "80 EUR", matchers={"local": lambda result: True})
+
+
 # Guidance ------------------------------------------------------------------------------------------------------------
 
 
@@ -265,6 +282,46 @@ async def test_guidance_names_everything_that_is_missing(run: Any) -> None:
     await run(ChatClient(model, tools=[budget(TimeoutError(), "8"), other], advisors=[ToolFallbackAdvisor()]), "?")
     assert "no result: Budget service, Rates." in model.requests[1].messages[0].text
     assert "no result: Rates." in model.requests[2].messages[0].text
+
+
+async def test_a_no_of_the_tool_is_an_answer(run: Any) -> None:
+    """But neither arguments that never reached it nor a disguised failure are."""
+    calls = [ToolCall("get_budget"), ToolCall("get_budget", "{"), *[ToolCall("get_budget")] * 2]
+    model = ScriptedModel([*([each] for each in calls), "done"])
+    tools = [budget(TimeoutError(), "MCP error -32000: closed", ToolError("There is no department 7."))]
+    await run(ChatClient(model, tools=tools, advisors=[ToolFallbackAdvisor()]), "Budget?")
+    guided = [request.messages[0].role == "system" for request in model.requests]
+    assert guided == [False, True, True, True, False]
+
+
+async def test_guidance_in_a_turn_that_shared_the_failure_of_another(run: Any) -> None:
+    both, runs = [anyio.Event(), anyio.Event()], 0
+
+    async def slow(arguments: dict[str, Any]) -> str:
+        nonlocal runs
+        runs += 1
+        await both[1].wait()
+        await anyio.sleep(0.02)
+        raise TimeoutError
+
+    made = Tool.from_schema("get_budget", slow, description="Budget.", read_only=True)
+    cache, models = ToolCacheAdvisor(), [ScriptedModel([ToolCall("get_budget"), "sorry"]) for _ in both]
+
+    @tool_advisor(order=Order.TOOL_CACHE - 1, name="seen")
+    async def seen(invocation: Any, call_next: Any) -> ToolResult:
+        both[both[0].is_set()].set()
+        return await call_next(invocation)  # type: ignore[no-any-return]
+
+    async def ask(model: ScriptedModel) -> None:
+        chat = ChatClient(model, tools=[made], advisors=[cache, ToolFallbackAdvisor(), seen])
+        await type(run)(run.mode)(chat, "Budget?")
+
+    async with anyio.create_task_group() as group:
+        for model in models:
+            group.start_soon(ask, model)
+    assert runs == 1
+    for model in models:
+        assert model.requests[1].messages[0].text.count(GUIDANCE) == 1
 
 
 async def test_guidance_ends_with_the_turn(run: Any) -> None:
@@ -338,6 +395,11 @@ async def test_a_degraded_result_is_never_returned_directly(run: Any) -> None:
         ({"templates": {"en": {"degradet": "x"}}}, "degraded"),
         ({"templates": {"en": "x"}}, "templates"),
         ({"matchers": {"crm": "BUSY"}}, "crm"),
+        ({"matchers": ["crm"]}, "matchers must be a mapping"),
+        ({"templates": ["en"]}, "templates must be a mapping"),
+        ({"reason": "no"}, "reason must be a function"),
+        ({"contact": 5}, "contact must be a text"),
+        ({"failures": {}}, "failures must be a FailureTable"),
     ],
     ids=repr,
 )

@@ -163,8 +163,9 @@ async def test_read_only(store: SqliteStore, path: Path, monkeypatch: pytest.Mon
 
 
 async def test_what_cannot_be_written_is_named(store: SqliteStore) -> None:
-    with pytest.raises(MemoryStoreError, match="cannot be written as JSON"):
-        await store.append("c", "t1", [UserMessage(content="a", metadata={"x": object()})])
+    with pytest.raises(MemoryStoreError, match="the user message 'm1' cannot be written as JSON") as raised:
+        await store.append("c", "t1", [UserMessage(id="m1", content="my PIN is 4711", metadata={"x": object()})])
+    assert "4711" not in str(raised.value), "errors are logged, conversations are not"
     with pytest.raises(MemoryStoreError, match="surrogates"):
         await store.append("\ud800", "t1", turn())
     assert await store.conversations() == ()
