@@ -17,7 +17,8 @@
     ├── BudgetExceededError       a budget is spent; raised before the next model call
     ├── RateLimitError            a rate limit is reached and the wait is too long
     ├── AuditError                a record could not be written, and the audit is required; or a file cannot be checked
-    └── MemoryStoreError          a memory store failed to load or to append
+    ├── MemoryStoreError          a memory store failed to load or to append
+    └── SharedStateError          state that processes share could not be loaded or saved; advisors go on without it
 
 The same types are raised under ``call`` and ``stream``, never wrapped in an ``ExceptionGroup``.
 """
@@ -194,6 +195,13 @@ class RateLimitError(AdvisorChainError):
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class SharedStateError(AdvisorChainError):
+    """A `SharedState` could not load or save a value: no connection, no answer, a value that is damaged.
+
+    The advisors that use the state go on without it for a while, so it reaches only those who use the state themselves.
+    """
 
 
 class AuditError(AdvisorChainError):

@@ -9,18 +9,30 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class SharedState(Protocol):
-    """Where a circuit breaker keeps its circuits when processes share them, for example Redis.
+    """Where circuit breakers and rate limits are kept when processes share them, for example Redis.
 
     A value is plain JSON data. Its version changes with every save, so that of two that read the same version only one
-    can write.
+    can write. A key is any text. A state that forgets values which nobody has saved for a while says after how many
+    seconds in an attribute ``ttl``. ``check_shared_state`` in ``advisorchain.testing`` tests all of this.
+
+    A state may raise, or take long: who uses it goes on without it, and asks again later. It raises a
+    `ConfigurationError` for what will not go away by itself: that one is passed on.
     """
 
     async def load(self, key: str) -> tuple[dict[str, Any] | None, int]:
-        """The value and its version; ``(None, 0)`` when there is none."""
+        """The value and its version; ``(None, 0)`` when there is none.
+
+        Raises:
+            SharedStateError: it could not be loaded.
+        """
         ...
 
     async def save(self, key: str, value: dict[str, Any], version: int) -> bool:
-        """Store the value if the stored version still is ``version`` (0: there is none); whether it was stored."""
+        """Store the value if the stored version still is ``version`` (0: there is none); whether it was stored.
+
+        Raises:
+            SharedStateError: it could not be stored.
+        """
         ...
 
 

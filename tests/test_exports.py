@@ -26,14 +26,15 @@ RELIED_ON = {
     """,
     "advisorchain.models": "ChatModel KeywordModel",
     "advisorchain.memory": "InMemoryStore SqliteStore MemoryStore LastTurns LastMessages TokenWindow",
-    "advisorchain.testing": "ScriptedModel check_advisor check_memory_store",
+    "advisorchain.testing": "ScriptedModel check_advisor check_audit_sink check_memory_store check_shared_state",
 }
 """Names that tests and programs elsewhere import; none of them may go."""
 
 ALSO_PUBLIC = """
     AdvisorChain AudioPart AuditError BudgetExceededError ChatNext ChatStream Context Emit Event FilePart
     FunctionAdvisor ImagePart Ledger
-    Message Part PartDelta ProviderPart RateLimitError ReasoningDelta ReasoningPart Runtime StopReason Tap TextPart
+    Message Part PartDelta ProviderPart RateLimitError ReasoningDelta ReasoningPart Runtime SharedStateError
+    StopReason Tap TextPart
     CircuitOpenError FailureTable ToolArgumentsError ToolCallDelta ToolExecution ToolNext ToolPermissionError
     ToolProgress ToolRegistry ToolSet ToolTimeoutError
     Transcript TranscriptError Turn TurnAbortedError TurnEnd UnknownMessage UnknownPart UnknownToolError

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..advisor import Advisor
 from ..async_callable import passes_on
-from ..circuit import Admission, Circuit, CircuitRules, CircuitState, Transition
+from ..circuit import Admission, Circuit, CircuitRules, CircuitState, Transition, changed_data, circuit_of
 from ..context import Turn
+from ..disguise import Disguises, Matcher
 from ..errors import CircuitOpenError, ConfigurationError
 from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
 from ..failures import source_failed, tells_nothing, tool_failure
@@ -21,6 +23,7 @@ from ..model_call import model_name
 from ..order import Order
 from ..shared_state import SharedState
 from ..shield import run_shielded
+from ..state_access import StateAccess, StateAwayError, check_forgetting
 from ..tools.execution import UnknownTool
 
 if TYPE_CHECKING:
@@ -37,21 +40,12 @@ NOTICE = (
 SAVE_SECONDS = 5.0
 """How long saving the outcome of a cancelled call may take."""
 LEASE_SECONDS = 120.0
-"""With a shared state: a probe that has reported nothing for so long is lost (its process may be gone)."""
+"""With a shared state: a probe, or a call on trial, that has reported nothing for so long is lost (its process may be
+gone)."""
 _RECHECK_SECONDS = 0.05
 _CALM_TOOLS = 1000
 
 _NEW = Circuit()
-
-
-class _Gate:
-    """How many calls are out on trial at a source that is not known to work, and who waits for their outcome."""
-
-    __slots__ = ("running", "waiting")
-
-    def __init__(self) -> None:
-        self.running = 0
-        self.waiting: dict[Any, anyio.Event] = {}  # by event loop: an event belongs to one
 
 
 class _Calm:
@@ -85,8 +79,11 @@ class CircuitBreakerAdvisor(Advisor):
         patience: see above; 0: nobody waits.
         source: ``source(tool) -> str | None`` names the source of a tool; None: the tool is not guarded.
         counts: ``counts(error) -> bool``: whether an exception is a failure of the source.
+        matchers: by source: which result texts are failures in disguise, as in `ToolFallbackAdvisor`; a transient one
+            counts as a `ConnectionError`.
         clock: seconds; default: that of the turn's `Runtime`, with ``state`` the time of day, which processes share.
-        state: where circuits are kept when processes share them; default: in this advisor.
+        state: where circuits are kept when processes share them; default: in this advisor. While it does not work, the
+            advisor goes on with the circuits as it has last seen them, and asks again every 10 seconds.
         notice: template of the sentence added to the system message when tools are left out; knows ``{titles}``.
             None: no sentence.
 
@@ -106,6 +103,7 @@ class CircuitBreakerAdvisor(Advisor):
         patience: float = 1.0,
         source: Callable[[Tool], str | None] | None = None,
         counts: Callable[[BaseException], bool] | None = None,
+        matchers: Mapping[str, Matcher | None] | None = None,
         clock: Callable[[], float] | None = None,
         state: SharedState | None = None,
         notice: str | None = NOTICE,
@@ -116,8 +114,6 @@ class CircuitBreakerAdvisor(Advisor):
         self.rules = CircuitRules(failures, reset_after, window, lease)
         if not isinstance(patience, int | float) or not patience >= 0:
             raise ConfigurationError(f"patience must be at least 0 seconds (is {patience!r}).")
-        if state is not None and not isinstance(state, SharedState):
-            raise ConfigurationError(f"state must have async load(key) and save(key, value, version), not {state!r}.")
         self.models = models
         self.patience = patience
         self.notice = notice
@@ -126,14 +122,22 @@ class CircuitBreakerAdvisor(Advisor):
             self.name = name
         self._source = source
         self._counts = counts or source_failed
+        self._disguises = Disguises(matchers)
         self._clock = clock if clock is not None or state is None else time.time
-        self._state = state
+        self._state: StateAccess | None = None
+        if state is not None:
+            if not isinstance(state, SharedState):
+                raise ConfigurationError(
+                    f"state must have async load(key) and save(key, value, version), not {state!r}."
+                )
+            check_forgetting(state, max(reset_after, window[1] if window else 0), "this circuit breaker")
+            self._state = StateAccess(state, f"Advisor {self.name!r}", "keeps its circuits in this process")
         self._circuits: dict[str, Circuit] = {}  # with a shared state: as last seen
         self._calm: dict[str, _Calm] = {}  # sources that are known to work; none with a shared state
         self._calm_tools: dict[Tool, _Calm] = {}  # by tool: the way past everything else
         self._troubled: set[str] = set()
         self._watches = models or state is not None  # or something is in trouble: whether `advise` has work to do
-        self._gates: dict[str, _Gate] = {}
+        self._waiting: dict[str, dict[Any, anyio.Event]] = {}  # by source and event loop, for the outcome of a trial
         self._lock = threading.Lock()
 
     def states(self) -> dict[str, CircuitState]:
@@ -192,7 +196,9 @@ class CircuitBreakerAdvisor(Advisor):
         except BaseException as error:
             await self._failed(calm.source, invocation.context.turn, calm.admission, error)
             raise
-        if calm.over:
+        if result.content[:1] in self._disguises.first and (failure := self._disguised(invocation, result)) is not None:
+            await self._failed(calm.source, invocation.context.turn, calm.admission, failure)
+        elif calm.over:
             await self._succeeded(calm.source, invocation.context.turn, calm.admission)
         return result
 
@@ -205,7 +211,9 @@ class CircuitBreakerAdvisor(Advisor):
         source = self.source_of(tool)
         if source is None:
             return await call_next(invocation)
-        result = await self._guarded(source, invocation.context.turn, partial(call_next, invocation))
+        disguised = partial(self._disguised, invocation)
+        call = partial(call_next, invocation)
+        result: ToolResult = await self._guarded(source, invocation.context.turn, call, disguised)
         with self._lock:  # or another thread takes the circuit out in between
             calm = self._calm.get(source)
             if calm is not None:
@@ -213,6 +221,11 @@ class CircuitBreakerAdvisor(Advisor):
                     self._calm_tools.clear()
                 self._calm_tools[tool] = calm
         return result
+
+    def _disguised(self, invocation: ToolInvocation, result: ToolResult) -> BaseException | None:
+        """The failure that a result's text stands for, or None for an honest one."""
+        failure = self._disguises.failure(invocation, result)
+        return ConnectionError("A result that reports a failure of its source.") if failure == "transient" else None
 
     def source_of(self, tool: Tool) -> str | None:
         """The source that a tool belongs to; None: it is not guarded."""
@@ -238,8 +251,10 @@ class CircuitBreakerAdvisor(Advisor):
         now = self._now(request.context.turn)
         sources = {source for tool in request.tools if (source := self.source_of(tool)) is not None}
         if self._state is not None:
-            for source in sources:
-                await self._load(source)
+            with suppress(StateAwayError):
+                for source in sources:
+                    data, _ = await self._state.load(source)
+                    self._keep(source, circuit_of(data))
         closed = {source for source in sources & self._troubled if not self._circuits[source].admits(now)}
         if not closed:
             return request
@@ -256,55 +271,62 @@ class CircuitBreakerAdvisor(Advisor):
 
     # One call --------------------------------------------------------------------------------------------------------
 
-    async def _guarded(self, source: str, turn: Turn, call: Callable[[], Awaitable[T]]) -> T:
-        admission, gate = await self._admitted(source, turn)
+    async def _guarded(
+        self,
+        source: str,
+        turn: Turn,
+        call: Callable[[], Awaitable[T]],
+        disguised: Callable[[T], BaseException | None] | None = None,
+    ) -> T:
+        admission = await self._admitted(source, turn)
         try:
             result = await call()
         except BaseException as error:
-            await self._failed(source, turn, admission, error, gate)
+            await self._failed(source, turn, admission, error)
             raise
-        await self._succeeded(source, turn, admission, gate)
+        if disguised is not None and (failure := disguised(result)) is not None:
+            await self._failed(source, turn, admission, failure)
+        else:
+            await self._succeeded(source, turn, admission)
         return result
 
-    async def _admitted(self, source: str, turn: Turn) -> tuple[Admission, _Gate | None]:
-        """Wait for a place; the gate is given when the call is on trial."""
-        left = self.patience
-        while True:
-            admission = await self._change(source, lambda circuit: circuit.admit(self._now(turn), self.rules))
-            if not admission.admitted:
-                raise CircuitOpenError(source, admission.retry_after)
-            circuit = self._circuits[source]
-            if admission.probe or circuit.calm:
-                return admission, None
-            with self._lock:
-                gate = self._gates.setdefault(source, _Gate())
-                if left <= 0:
-                    return admission, None
-                if gate.running < self.rules.failures - circuit.failures:
-                    gate.running += 1
-                    return admission, gate
-            left -= await self._outcome(gate, left)
+    async def _admitted(self, source: str, turn: Turn) -> Admission:
+        """Wait for a place while enough calls are out on trial.
 
-    async def _outcome(self, gate: _Gate, seconds: float) -> float:
-        """Wait until a call on trial has ended; how long that took."""
+        Raises:
+            CircuitOpenError: the circuit is open.
+        """
+        left, until = self.patience, 0.0
+        while True:
+            admission = await self._change(source, partial(self._admit, turn, left > 0))
+            if admission.admitted:
+                return admission
+            if not admission.full:
+                raise CircuitOpenError(source, admission.retry_after)
+            until = until or time.monotonic() + left
+            await self._outcome(source, left)
+            left = until - time.monotonic()
+
+    def _admit(self, turn: Turn, wait: bool, circuit: Circuit) -> tuple[Circuit, Admission]:
+        return circuit.admit(self._now(turn), self.rules, wait=wait)
+
+    async def _outcome(self, source: str, seconds: float) -> None:
+        """Wait until a call on trial has ended."""
         import anyio
         from anyio.lowlevel import current_token
 
-        start = anyio.current_time()
-        event = gate.waiting.setdefault(current_token(), anyio.Event())
+        with self._lock:
+            event = self._waiting.setdefault(source, {}).setdefault(current_token(), anyio.Event())
         with anyio.move_on_after(min(seconds, _RECHECK_SECONDS)):  # outcomes in other event loops set no event here
             await event.wait()
-        return anyio.current_time() - start
 
-    async def _succeeded(self, source: str, turn: Turn, admission: Admission, gate: _Gate | None = None) -> None:
+    async def _succeeded(self, source: str, turn: Turn, admission: Admission) -> None:
         try:
             await self._change(source, lambda circuit: (circuit.succeeded(admission, self._now(turn)), None))
         finally:
-            self._left(source, gate)
+            self._left(source)
 
-    async def _failed(
-        self, source: str, turn: Turn, admission: Admission, error: BaseException, gate: _Gate | None = None
-    ) -> None:
+    async def _failed(self, source: str, turn: Turn, admission: Admission, error: BaseException) -> None:
         failure = tool_failure(error)
         outcome: Callable[[Circuit], Circuit]
         if failure is None or tells_nothing(failure):
@@ -315,24 +337,20 @@ class CircuitBreakerAdvisor(Advisor):
             outcome = lambda circuit: circuit.succeeded(admission, self._now(turn))  # noqa: E731
         change = partial(self._change, source, lambda circuit: (outcome(circuit), None))
         try:
-            if failure is None and self._state is not None:  # cancelled: a probe's place must still be given back
+            if failure is None and self._state is not None:  # cancelled: its place must still be given back
                 await run_shielded(change, SAVE_SECONDS)
             else:
                 await change()
         finally:
-            self._left(source, gate)
+            self._left(source)
 
-    def _left(self, source: str, gate: _Gate | None) -> None:
-        """A call has ended: its place is free, and those who wait look again."""
-        with self._lock:
-            if gate is not None:
-                gate.running -= 1
-            else:
-                gate = self._gates.get(source)
-        if gate is not None and gate.waiting:
+    def _left(self, source: str) -> None:
+        """A call has ended: those who wait for its place look again."""
+        if source in self._waiting:
             from anyio.lowlevel import current_token
 
-            event = gate.waiting.pop(current_token(), None)
+            with self._lock:
+                event = self._waiting[source].pop(current_token(), None)
             if event is not None:
                 event.set()
 
@@ -343,26 +361,20 @@ class CircuitBreakerAdvisor(Advisor):
 
     async def _change(self, source: str, change: Callable[[Circuit], tuple[Circuit, T]]) -> T:
         """Replace a circuit by what ``change`` makes of it, atomically."""
-        if self._state is None:
-            with self._lock:
-                old = self._circuits.get(source)
-                new, value = change(old or _NEW)
-                if new is not old:
-                    self._keep(source, new)
-                return value
-        while True:
-            circuit, version = await self._load(source)
-            new, value = change(circuit)
-            if new is circuit or await self._state.save(source, new.to_json(), version):
+        if self._state is not None:
+            try:
+                new, value = await self._state.change(source, partial(changed_data, change))
+            except StateAwayError:
+                pass  # as last seen, the circuit goes on in this process
+            else:
                 self._keep(source, new)
                 return value
-
-    async def _load(self, source: str) -> tuple[Circuit, int]:
-        assert self._state is not None
-        data, version = await self._state.load(source)
-        circuit = Circuit.from_json(data) if data is not None else _NEW
-        self._keep(source, circuit)
-        return circuit, version
+        with self._lock:
+            old = self._circuits.get(source)
+            new, value = change(old or _NEW)
+            if new is not old:
+                self._keep(source, new)
+            return value
 
     def _keep(self, source: str, circuit: Circuit) -> None:
         self._circuits[source] = circuit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable
@@ -18,6 +17,7 @@ from ..model_call import model_name
 from ..order import Order
 from ..shared_state import SharedState
 from ..shield import run_shielded
+from ..state_access import StateAccess, StateAwayError, check_forgetting
 
 logger = logging.getLogger("advisorchain")
 
@@ -79,21 +79,33 @@ class _OwnBuckets:
 
 
 class _SharedBuckets:
-    """Buckets in a `SharedState`, for several processes."""
+    """Buckets in a `SharedState`, for several processes; while that does not work, buckets of this process."""
 
-    def __init__(self, state: SharedState, clock: Callable[[], float]) -> None:
+    def __init__(self, state: StateAccess, clock: Callable[[], float]) -> None:
         self._state = state
         self._clock = clock
+        self._own = _OwnBuckets(clock)
 
     async def take(self, key: str, amount: float, *, rate: float, capacity: float, max_wait: float) -> float:
-        while True:
-            stored, version = await self._state.load(key)
+        def change(stored: dict[str, Any] | None) -> tuple[dict[str, Any] | None, float]:
             now = self._clock()
-            level, since = (stored["level"], stored["time"]) if stored is not None else (capacity, now)
+            level, since = _level(stored, capacity, now)
             left, wait = _taken(level, now - since, amount, rate=rate, capacity=capacity)
-            if wait > max_wait or await self._state.save(key, {"level": left, "time": now}, version):
-                return wait
-            await _sleep(random.random() * 0.005)  # somebody else was faster
+            return (None if wait > max_wait else {"level": left, "time": max(now, since)}), wait
+
+        try:
+            return await self._state.change(key, change)
+        except StateAwayError:
+            return await self._own.take(key, amount, rate=rate, capacity=capacity, max_wait=max_wait)
+
+
+def _level(stored: dict[str, Any] | None, capacity: float, now: float) -> tuple[float, float]:
+    """How much was in a bucket, and when; of data that says something else (of another version, say): it was full."""
+    if stored is not None:
+        level, since = stored.get("level"), stored.get("time")
+        if isinstance(level, int | float) and isinstance(since, int | float):
+            return level, since
+    return capacity, now
 
 
 class RateLimitAdvisor(Advisor):
@@ -114,6 +126,7 @@ class RateLimitAdvisor(Advisor):
         max_wait: seconds a call may wait; 0: it is refused at once.
         names: only these models, tools or sources.
         state: where the buckets are kept, for a limit that holds for all processes together; default: in this one.
+            While it does not work, each process limits for itself, and asks again every 10 seconds.
         clock: seconds; default: monotonic, with a ``state`` Unix time, which processes share.
         sleep: waits some seconds; default: ``anyio.sleep``.
 
@@ -164,15 +177,30 @@ class RateLimitAdvisor(Advisor):
         self.burst = burst
         self.max_wait = max_wait
         self.names = None if names is None else frozenset([names] if isinstance(names, str) else names)
-        self._buckets: _Buckets = (
-            _OwnBuckets(clock or time.monotonic) if state is None else _SharedBuckets(state, clock or time.time)
-        )
         self._sleep = sleep or _sleep
         self._average: dict[str, float] = {}
         self._without_usage: set[str] = set()
         self.order = order
         if name is not None:
             self.name = name
+        self._buckets: _Buckets
+        if state is None:
+            self._buckets = _OwnBuckets(clock or time.monotonic)
+            return
+        if not isinstance(state, SharedState):
+            raise ConfigurationError(f"state must have async load(key) and save(key, value, version), not {state!r}.")
+        full_after = max((self._capacity(unit) * per / limit for unit, limit in self._limits()), default=0.0)
+        check_forgetting(state, full_after + max_wait, "this rate limit")
+        access = StateAccess(state, f"Advisor {self.name!r}", "limits the calls of this process for itself")
+        self._buckets = _SharedBuckets(access, clock or time.time)
+
+    def _limits(self) -> list[tuple[str, float]]:
+        return [(unit, limit) for unit, limit in (("calls", self.calls), ("tokens", self.tokens)) if limit is not None]
+
+    def _capacity(self, unit: str) -> float:
+        limit = self.calls if unit == "calls" else self.tokens
+        assert limit is not None
+        return self.burst if unit == "calls" and self.burst is not None else max(limit, 1.0)
 
     async def advise(self, request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
         """Wait for the model's limit, call, and count the tokens.
@@ -234,10 +262,8 @@ class RateLimitAdvisor(Advisor):
     async def _take(self, key: str, unit: str, amount: float, max_wait: float) -> float:
         limit = self.calls if unit == "calls" else self.tokens
         assert limit is not None
-        capacity = self.burst if unit == "calls" and self.burst is not None else max(limit, 1.0)
-        return await self._buckets.take(
-            f"{key}|{unit}", amount, rate=limit / self.per, capacity=capacity, max_wait=max_wait
-        )
+        rate, capacity = limit / self.per, self._capacity(unit)
+        return await self._buckets.take(f"{key}|{unit}", amount, rate=rate, capacity=capacity, max_wait=max_wait)
 
     async def _pass(self, key: str, what: str, tokens: float) -> None:
         """Take one call and these tokens, and wait until they are there."""

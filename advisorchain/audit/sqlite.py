@@ -27,6 +27,13 @@ _left_to_parent: list[sqlite3.Connection | None] = []
 """Connections that a fork has copied: a child must neither use nor close them."""
 
 
+def _column(value: object) -> float | str | None:
+    """What SQLite can keep of a field: texts without lone surrogates, numbers of 64 bits; the rest as text."""
+    if value is None or isinstance(value, float) or (isinstance(value, int) and -(2**63) <= value < 2**63):
+        return value
+    return str(value).encode(errors="backslashreplace").decode()
+
+
 class SqliteSink:
     """Inserts every record into the table ``audit`` of a SQLite file: ``record`` has it as JSON, the most asked-for
     fields have columns. Several processes may write. There is no hash chain: who can write the file can change it.
@@ -94,7 +101,7 @@ class SqliteSink:
         return self._connection
 
     def _insert(self, record: AuditRecord, durable: bool) -> None:
-        values = (*(record.get(column) for column in _COLUMNS), encode_record(record).decode())
+        values = (*(_column(record.get(column)) for column in _COLUMNS), encode_record(record).decode())
         if self._pid != os.getpid():
             _left_to_parent.append(self._connection)
             self._connection, self._lock, self._pid = None, threading.Lock(), os.getpid()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from .advisor import check_advisor
+from .audit_sink import check_audit_sink
 from .memory_store import check_memory_store
 from .scripted import ScriptedModel
+from .shared_state import check_shared_state
 
-__all__ = ["ScriptedModel", "check_advisor", "check_memory_store"]
+__all__ = ["ScriptedModel", "check_advisor", "check_audit_sink", "check_memory_store", "check_shared_state"]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
 import anyio
 import pytest
+from failing_state import FAULTS, FailingState
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from advisorchain import (
     ChatClient,
@@ -22,6 +26,7 @@ from advisorchain import (
     tool,
 )
 from advisorchain.advisors import CircuitBreakerAdvisor, RetryAdvisor, ToolFallbackAdvisor
+from advisorchain.circuit import Circuit, CircuitRules
 from advisorchain.shared_state import InMemorySharedState
 from advisorchain.testing import ScriptedModel
 
@@ -507,6 +512,169 @@ async def test_the_probe_of_a_process_that_died_is_lost_after_a_while(run: Any, 
     assert [entry.reason for entry in alive.history("rates")][-2:] == ["the probe was lost", "the probe succeeded"]
 
 
+async def test_all_processes_together_make_no_more_calls_on_trial_than_failures_are_left(clock: Clock) -> None:
+    class Slow(InMemorySharedState):
+        async def load(self, key: str) -> Any:
+            found = await super().load(key)
+            await anyio.sleep(0.001)
+            return found
+
+    state = Slow()
+    breakers = [CircuitBreakerAdvisor(failures=3, clock=clock, state=state, patience=30) for _ in range(4)]
+    service = Service(seconds=0.02)
+    service.error = TimeoutError()
+
+    async def turn(breaker: CircuitBreakerAdvisor) -> None:
+        model = ScriptedModel([[ToolCall("rates")] * 5, "done"])
+        await ChatClient(model, tools=[service.tool], advisors=[breaker]).call("Rates?")
+
+    async with anyio.create_task_group() as group:
+        for breaker in breakers:
+            group.start_soon(turn, breaker)
+    assert service.calls == service.most == 3
+    assert state._values["rates"][0]["trials"] == []
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["ask", "succeed", "fail", "release", "wait"]), st.integers(0, 9))))
+def test_never_more_calls_on_trial_than_failures_are_left(steps: list[tuple[str, int]]) -> None:
+    rules = CircuitRules(failures=3, reset_after=10, window=None, lease=100)
+    circuit, out, now = Circuit(), [], 0.0
+    for step, number in steps:
+        now += 0.25
+        if step == "wait":
+            now += number * 15
+        elif step == "ask":
+            left = max(1, rules.failures - circuit.failures)
+            new, admission = circuit.admit(now, rules, wait=True)
+            alive = [trial for trial in new.trials if now - trial < rules.lease]
+            if admission.trial is not None:
+                assert len(alive) <= left and admission.trial in alive
+            assert admission.full is (circuit.state == "closed" and not circuit.calm and not admission.admitted)
+            assert not admission.full or (new is circuit and len(alive) >= left)
+            circuit = new
+            if admission.admitted:
+                out.append(admission)
+        elif out:
+            admission = out.pop(number % len(out))
+            if step == "fail":
+                circuit = circuit.failed(admission, now, rules)
+            else:
+                circuit = (circuit.succeeded if step == "succeed" else circuit.released)(admission, now)
+        assert set(circuit.trials) <= {admission.trial for admission in out}, "the place of a call that ended is free"
+        assert Circuit.from_json(json.loads(json.dumps(circuit.to_json()))) == circuit
+        assert circuit.state == "closed" or not circuit.trials
+
+
+async def test_a_call_on_trial_of_a_process_that_died_is_lost_after_a_while(clock: Clock) -> None:
+    state = InMemorySharedState()
+    dead, alive = (CircuitBreakerAdvisor(failures=1, clock=clock, state=state, patience=0.05) for _ in range(2))
+    await dead._admitted("rates", Turn(Runtime()))
+    assert (await alive._admitted("rates", Turn(Runtime()))).trial is None  # waited, and passed
+    clock.now += 120
+    assert (await alive._admitted("rates", Turn(Runtime()))).trial == clock.now
+
+
+# A shared state that does not work ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisorchain.state_access.ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr("advisorchain.state_access.CONTENTION_SECONDS", 0.05)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.usefixtures("impatient")
+async def test_without_its_state_each_process_breaks_for_itself(
+    run: Any, clock: Clock, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = FailingState(fault)
+    breaker = CircuitBreakerAdvisor(failures=3, clock=clock, state=state)
+    service = Service()
+    await ask(run, breaker, service)  # works
+    service.error = TimeoutError()
+    asked = state.asked
+    for _ in range(3):
+        result = await ask(run, breaker, service)
+        assert "Connection refused" not in result.content and "Traceback" not in result.content
+    assert service.calls == 4 and breaker.states() == {"rates": "open"}
+    assert state.asked == asked  # it is left alone for a while
+    model = ScriptedModel(["done"])
+    await run(ChatClient(model, tools=[service.tool], advisors=[breaker]), "Rates?")
+    assert model.requests[0].tools.names == []
+    service.error = None
+    clock.now += 60
+    await ask(run, breaker, service)
+    assert breaker.states() == {"rates": "closed"}
+    assert [record.levelname for record in caplog.records if "shared state" in record.message] == ["WARNING"]
+    assert "Advisor 'circuit_breaker': its shared state failed" in caplog.text
+
+
+async def test_a_state_that_comes_back_is_used_again(
+    run: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("advisorchain.state_access.AWAY_SECONDS", 0.05)
+    state = FailingState()
+    one, two = (CircuitBreakerAdvisor(failures=3, clock=clock, state=state) for _ in range(2))
+    service = Service()
+    service.error = TimeoutError()
+    await ask(run, one, service)
+    await ask(run, two, service)
+    state.fault = "raises"
+    await ask(run, one, service)  # what it has last seen goes on: the first failure, and this one
+    assert one.circuit("rates").failures == 2 and one.states() == {"rates": "closed"}
+    await ask(run, one, service)
+    assert one.states() == {"rates": "open"} and two.states() == {"rates": "closed"}
+    state.fault = ""
+    await anyio.sleep(0.06)
+    await ask(run, two, service)
+    await ask(run, one, service)
+    assert one.states() == two.states() == {"rates": "open"}
+    assert one.history("rates") == two.history("rates")
+    assert "works again" in caplog.text
+
+
+async def test_a_state_that_goes_away_during_the_probe(run: Any, clock: Clock) -> None:
+    state = FailingState()
+    breaker = CircuitBreakerAdvisor(failures=1, reset_after=10, clock=clock, state=state)
+    service = Service()
+    service.error = TimeoutError()
+    await ask(run, breaker, service)
+    clock.now += 10
+    service.error = None
+
+    async def probe(arguments: dict[str, Any]) -> str:
+        state.fault = "raises"
+        return "1.10"
+
+    service.tool = Tool.from_schema("rates", probe, description="rates")
+    assert (await ask(run, breaker, service)).content == "1.10"
+    assert breaker.states() == {"rates": "closed"}
+
+
+@pytest.mark.parametrize("value", [{}, {"state": 1}, {"state": "open", "failures": None, "history": 5}])
+async def test_a_value_that_is_no_circuit_is_replaced(run: Any, clock: Clock, value: Any) -> None:
+    state = InMemorySharedState()
+    assert await state.save("rates", value, 0)
+    breaker = CircuitBreakerAdvisor(failures=1, clock=clock, state=state)
+    service = Service()
+    service.error = TimeoutError()
+    await ask(run, breaker, service)
+    assert breaker.states() == {"rates": "open"}
+    assert (await state.load("rates"))[0]["state"] == "open"  # type: ignore[index]
+
+
+def test_a_state_that_forgets_too_early() -> None:
+    class Forgets(InMemorySharedState):
+        ttl = 60.0
+
+    CircuitBreakerAdvisor(state=Forgets())
+    for wrong in ({"reset_after": 61}, {"window": (3, 61)}):
+        with pytest.raises(ConfigurationError, match=r"Give it a longer ttl="):
+            CircuitBreakerAdvisor(state=Forgets(), **wrong)  # type: ignore[arg-type]
+
+
 # Set up --------------------------------------------------------------------------------------------------------------
 
 
@@ -534,3 +702,64 @@ def test_an_unknown_source_is_a_new_one() -> None:
     assert breaker.states() == {}
     assert breaker.history("nobody") == ()
     assert breaker.circuit("nobody").state == "closed"
+
+
+class Disguised:
+    """A tool whose source reports a broken connection as a result."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tool = Tool.from_schema("rates", self._handle, description="rates", source="bank")
+
+    async def _handle(self, arguments: dict[str, Any]) -> str:
+        return self.text
+
+
+async def test_a_failure_in_disguise_counts_before_and_after_the_source_is_known_to_work(
+    run: Any, clock: Clock, state: InMemorySharedState | None
+) -> None:
+    service = Disguised("fine")
+    breaker = CircuitBreakerAdvisor(failures=2, clock=clock, state=state)
+    call = [ToolCall("rates", {})]
+
+    async def turn() -> str:
+        model = ScriptedModel([call, "done"])
+        response = await run(ChatClient(model, tools=[service.tool], advisors=[breaker]), "go")
+        assert response.text == "done"
+        return str(model.requests[-1].messages[-1].content)
+
+    service.text = "MCP error -32000: Connection closed"
+    assert await turn() == service.text  # the result itself stays as it is
+    service.text = "fine"
+    await turn()
+    service.text = "MCP error -32000: Connection closed"
+    await turn()
+    assert breaker.states()["bank"] == "closed"
+    await turn()
+    assert breaker.states()["bank"] == "open"
+    clock.now += 61
+    await turn()  # the probe reports the same
+    assert breaker.states()["bank"] == "open"
+    service.text, clock.now = "fine", clock.now + 61
+    await turn()
+    assert breaker.states()["bank"] == "closed"
+
+
+async def test_what_is_a_failure_in_disguise_can_be_said_by_source(run: Any, clock: Clock) -> None:
+    service = Disguised("BUSY")
+    breaker = CircuitBreakerAdvisor(
+        failures=1, clock=clock, matchers={"bank": lambda result: "transient" if result.content == "BUSY" else None}
+    )
+    await run(
+        ChatClient(ScriptedModel([[ToolCall("rates", {})], "done"]), tools=[service.tool], advisors=[breaker]), "go"
+    )
+    assert breaker.states()["bank"] == "open"
+
+
+async def test_invalid_parameters_in_a_result_are_no_failure_of_the_source(run: Any, clock: Clock) -> None:
+    service = Disguised("MCP error -32602: Invalid arguments")
+    breaker = CircuitBreakerAdvisor(failures=1, clock=clock)
+    await run(
+        ChatClient(ScriptedModel([[ToolCall("rates", {})], "done"]), tools=[service.tool], advisors=[breaker]), "go"
+    )
+    assert breaker.states()["bank"] == "closed"

@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from failing_state import FAULTS, FailingState
 
 from advisorchain import ChatClient, ConfigurationError, ContextKey, RateLimitError, ToolCall, Usage, tool
 from advisorchain.advisors import RateLimitAdvisor
@@ -199,6 +200,79 @@ async def test_two_advisors_share_a_state(run: Any) -> None:
     assert passed == 4
 
 
+# A shared state that does not work ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_without_its_state_each_process_limits_for_itself(
+    run: Any, fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("ANSWER_SECONDS", "CONTENTION_SECONDS"):
+        monkeypatch.setattr(f"advisorchain.state_access.{name}", 0.05)
+    state, time = FailingState(fault), Time()
+    chat = ChatClient(answers(9), advisors=[RateLimitAdvisor(calls=3, per=60, clock=time, state=state)])
+    await run(chat, "go")
+    asked = state.asked
+    for _ in range(2):
+        await run(chat, "go")
+    with pytest.raises(RateLimitError):
+        await run(chat, "go")
+    assert state.asked == asked  # it is left alone for a while
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "Advisor 'rate_limit': its shared state failed" in caplog.text
+
+
+async def test_a_state_that_goes_away_and_comes_back(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisorchain.state_access.AWAY_SECONDS", 0.05)
+    state, time = FailingState(), Time()
+    chat = ChatClient(answers(20), advisors=[RateLimitAdvisor(calls=2, tokens=1000, per=60, clock=time, state=state)])
+    await run(chat, "go")
+    state.fault = "raises"
+    for _ in range(2):
+        await run(chat, "go")
+    with pytest.raises(RateLimitError):
+        await run(chat, "go")
+    state.fault = ""
+    await anyio.sleep(0.06)
+    await run(chat, "go")
+    with pytest.raises(RateLimitError):
+        await run(chat, "go")
+
+
+@pytest.mark.parametrize("value", [{}, {"level": "x", "time": None}])
+async def test_a_value_that_is_no_bucket_is_replaced(run: Any, value: Any) -> None:
+    state, time = InMemorySharedState(), Time()
+    key = "rate_limit|model|scripted|calls"
+    assert await state.save(key, value, 0)
+    chat = ChatClient(answers(9), advisors=[RateLimitAdvisor(calls=3, per=60, clock=time, state=state)])
+    await run(chat, "go")
+    assert (await state.load(key))[0] == {"level": 2.0, "time": time.now}
+
+
+async def test_a_process_whose_clock_is_behind_gains_nothing(run: Any) -> None:
+    state, clocks = InMemorySharedState(), [Time(), Time()]
+    clocks[1].now -= 100
+    chats = [
+        ChatClient(answers(9), advisors=[RateLimitAdvisor(calls=4, per=60, clock=clock, state=state)])
+        for clock in clocks
+    ]
+    for number in range(4):
+        await run(chats[number % 2], "go")
+    for chat in chats:
+        with pytest.raises(RateLimitError):
+            await run(chat, "go")
+
+
+def test_a_state_that_forgets_too_early() -> None:
+    class Forgets(InMemorySharedState):
+        ttl = 60.0
+
+    RateLimitAdvisor(calls=5, per=60, state=Forgets())
+    for settings in ({"per": 61}, {"per": 30, "max_wait": 31}, {"per": 60, "burst": 6}):
+        with pytest.raises(ConfigurationError, match=r"this rate limit needs them for .* longer ttl="):
+            RateLimitAdvisor(calls=5, state=Forgets(), **settings)
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -210,6 +284,7 @@ async def test_two_advisors_share_a_state(run: Any) -> None:
         {"calls": 1, "by": "x"},
         {"tokens": 1, "by": "tool"},
         {"calls": 1, "scope": "user"},
+        {"calls": 1, "state": object()},
     ],
 )
 def test_bad_settings(settings: Any) -> None:

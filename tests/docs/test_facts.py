@@ -92,4 +92,4 @@ def test_the_changelog_names_what_there_is() -> None:
     named = set(re.findall(r"`@?([A-Z]\w+|chat_advisor|tool_advisor|tool|dump_messages|load_messages)`", text))
     lazy = {*advisorchain.models.__all__, *advisorchain.advisors.__all__, *advisorchain.testing.__all__}
     public = {*dir(advisorchain), *lazy, *advisorchain.audit.__all__, *advisorchain.memory.__all__}
-    assert named - public == {"OpenAIModel", "RedisStore"}
+    assert named - public == {"OpenAIModel", "PostgresStore", "RedisState", "RedisStore"}

@@ -1,7 +1,8 @@
-"""Conversations of advisorchain in Redis or Valkey."""
+"""Conversations, circuits and rate limits of advisorchain in Redis or Valkey."""
 
 from __future__ import annotations
 
+from .state import RedisState
 from .store import RedisStore
 
-__all__ = ["RedisStore"]
+__all__ = ["RedisState", "RedisStore"]

@@ -79,3 +79,18 @@ redis.call('DEL', branches)
 redis.call('SREM', everything, conversation)
 return 1
 """
+
+SAVE_STATE = """
+local stored = redis.call('GET', KEYS[1])
+local version = stored and (string.match(stored, '^%d+') or '') or '0'
+if version == ARGV[2] then
+  return 1
+end
+if version ~= ARGV[1] then
+  return 0
+end
+redis.call('SET', KEYS[1], ARGV[2] .. ' ' .. ARGV[3], 'PX', ARGV[4])
+return 1
+"""
+"""Compare and set: if the version is the given one, store the new one with the value. The first branch is for a save
+that is sent again because its answer was lost."""

@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
-
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from collections.abc import Sequence
+from typing import Any
 
 from advisorchain import ConfigurationError, MemoryStoreError, Message, dump_messages, load_messages
 from advisorchain.memory import History, StoredTurn, message_key
 
+from .connections import FAILURES, Connections
 from .scripts import APPEND, DELETE, LOAD
-
-CONNECTIONS = 32
-"""How many connections one event loop opens at most; further work waits for one."""
-
-
-class _Open(NamedTuple):
-    client: Any
-    closing: AsyncGenerator[None]
-
-
-async def _until_closed(client: Any) -> AsyncGenerator[None]:
-    """Closes the client when it is closed itself, which event loops do when they end."""
-    try:
-        yield
-    finally:
-        await client.aclose()
 
 
 class RedisStore:
@@ -49,14 +27,9 @@ class RedisStore:
     lossless = True
 
     def __init__(self, url: str, *, prefix: str = "advisorchain:memory", timeout: float = 2.0) -> None:
-        if not isinstance(url, str) or not url.startswith(("redis://", "rediss://", "unix://")):
-            raise ConfigurationError("RedisStore(url) takes a URL like redis://localhost:6379/0.")
-        if not isinstance(timeout, int | float) or timeout <= 0:
-            raise ConfigurationError(f"timeout must be seconds above 0, not {timeout!r}.")
-        self._url = url
+        self._connections = Connections("RedisStore", url, timeout, on_trio="on trio use SqliteStore")
         self.prefix = prefix
         self.timeout = timeout
-        self._open: WeakKeyDictionary[Any, _Open] = WeakKeyDictionary()
 
     async def load(
         self,
@@ -112,10 +85,7 @@ class RedisStore:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; the next use opens new ones."""
-        opened = self._open.pop(asyncio.get_running_loop(), None)
-        if opened is not None:
-            await opened.closing.aclose()
-            await opened.client.aclose()  # also when the generator had not started
+        await self._connections.aclose()
 
     def __repr__(self) -> str:
         return f"RedisStore(prefix={self.prefix!r})"
@@ -133,33 +103,9 @@ class RedisStore:
 
     async def _eval(self, what: str, script: str, *arguments: Any) -> Any:
         try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            raise ConfigurationError("RedisStore needs asyncio; on trio use SqliteStore.") from None
-        client = await self._client(loop)
-        try:
-            return await client.eval(script, 0, *arguments)
-        except (RedisError, OSError, TimeoutError, UnicodeError) as exc:
+            return await self._connections.eval(script, 0, *arguments)
+        except FAILURES as exc:
             raise MemoryStoreError(
                 f"Could not {what} in Redis: {str(exc) or type(exc).__name__}. Check that the server runs and that "
                 "url= is right, and try again."
             ) from exc
-
-    async def _client(self, loop: asyncio.AbstractEventLoop) -> Any:
-        """The client of this event loop: connections belong to the loop that opened them."""
-        opened = self._open.get(loop)
-        if opened is None:
-            pool = BlockingConnectionPool.from_url(
-                self._url,
-                decode_responses=True,
-                max_connections=CONNECTIONS,
-                timeout=self.timeout,
-                socket_timeout=self.timeout,
-                socket_connect_timeout=self.timeout,
-                # Once more, at once: a pooled connection may be from before a restart, and appends may be repeated.
-                retry=Retry(NoBackoff(), 1),
-            )
-            client: Any = Redis.from_pool(pool)
-            self._open[loop] = opened = _Open(client, _until_closed(client))
-            await anext(opened.closing)
-        return opened.client

