@@ -17,6 +17,7 @@ from ..chain import AdvisorChain
 from ..context import ContextKey, Turn, TurnEnd
 from ..errors import AuditError, ToolArgumentsError, ToolTimeoutError, UnknownToolError
 from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
+from ..failures import ATTEMPTS
 from ..invocation import ToolInvocation, ToolResult
 from ..model_call import model_name
 from ..order import Order
@@ -237,6 +238,13 @@ class AuditAdvisor(Advisor):
                 record["direct"] = [result.call_id for result in response.direct_results]
             if response.metadata:
                 _take_metadata(record, response.metadata)
+        attempts = request.context.get(ATTEMPTS)
+        if attempts:  # of all model calls, not only of the one that answered
+            most = max(
+                [number for (id, key), number in attempts.items() if id == turn.id and isinstance(key, int)], default=0
+            )
+            if most:
+                record["attempts"] = most
         if self.values:
             record["input"] = self.redaction.value(request.user_text, audited.secrets)
             record["output"] = None if response is None else self.redaction.value(response.text, audited.secrets)

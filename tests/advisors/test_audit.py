@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr
 
 from advisorchain import AuditError, ChatClient, ModelError, Order, ToolCall, ToolError, Usage, chat_advisor, tool
-from advisorchain.advisors import AuditAdvisor
+from advisorchain.advisors import AuditAdvisor, RetryAdvisor
 from advisorchain.audit import AuditRecord, JsonLinesSink, LoggingSink, SqliteSink, records, verify
 from advisorchain.testing import ScriptedModel
 
@@ -443,3 +443,23 @@ async def test_a_locked_sqlite_file(run: Any, tmp_path: Path) -> None:
     other.execute("ROLLBACK")
     other.close()
     await run(client(sink, "Hi", required=True), "Go")
+
+
+async def test_a_turn_record_has_the_most_attempts_of_all_its_model_calls(run: Any) -> None:
+    async def at_once(seconds: float) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    busy = ModelError("busy", transient=True)
+    retry = RetryAdvisor(model={"attempts": 3}, sleep=at_once)
+    sink = ListSink()
+    await run(client(sink, busy, [ToolCall("add", {"a": 1, "b": 2})], "3", extra=[retry]), "go")
+    assert sink.records[-1]["attempts"] == 2  # the one of round 1, although the last call took one
+
+    sink = ListSink()
+    with pytest.raises(ModelError):
+        await run(client(sink, busy, busy, busy, extra=[retry]), "go")
+    assert sink.records[-1]["attempts"] == 3
+
+    sink = ListSink()
+    await run(client(sink, "fine", extra=[retry]), "go")
+    assert "attempts" not in sink.records[-1]
