@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import tempfile
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
@@ -13,7 +16,7 @@ from rich.text import Text
 
 from ..client import ChatClient
 from .audit import audit_app
-from .choice import ChosenModel, check_names, choose_model, load_tools
+from .choice import ChosenModel, UsageProblem, check_names, choose_model, load_tools
 from .display import Flow, make_printable, open_console, print_wrapped
 from .memory import memory_app
 from .problems import one_line_errors
@@ -83,19 +86,55 @@ def advisorchain(
 def demo(
     lang: Annotated[Lang, typer.Option("--lang", "-l", help="The language.")] = Lang.en,
     model: ModelOption = None,
+    resilience: Annotated[
+        bool, typer.Option("--resilience", help="The travel desk while its budget service fails, hangs and recovers.")
+    ] = False,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="With --resilience: where its files go; default: a temporary one."),
+    ] = None,
     verbose: VerboseOption = False,
 ) -> None:
     """Ask a travel desk three times: directly, summarised, streamed; with a timeline of what happened.
 
-    It runs offline with the keyword model unless --model names another one.
+    It runs offline with the keyword model unless --model names another one. With --resilience: five turns of one
+    conversation, with memory, audit, retry, fallback and circuit breaker around a service that fails; a script plays
+    the model.
     """
-    from .demo import Demo
-    from .demo_texts import TEXTS
-
     with one_line_errors(verbose):
+        if resilience:
+            _show_resilience(lang, model, directory, verbose)
+            return
+        if directory is not None:
+            raise UsageProblem("--dir goes with --resilience.")
+        from .demo import Demo
+        from .demo_texts import TEXTS
+
         chosen = choose_model(model or "keyword")
         shown = Demo(chosen, TEXTS[lang.value], open_console())
         anyio.run(shown.show)
+
+
+def _show_resilience(lang: Lang, model: str | None, directory: Path | None, verbose: bool) -> None:
+    from .resilience import Resilience
+    from .resilience_view import ResilienceDemo
+
+    chosen = choose_model(model) if model is not None else None
+    temporary = directory is None
+    if directory is None:
+        directory = Path(tempfile.mkdtemp(prefix="advisorchain-demo-"))
+    else:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise UsageProblem(f"--dir {str(directory)!r}: {exc.strerror or exc}.") from None
+    try:
+        desk = Resilience(directory.absolute(), lang.value, chosen.model if chosen else None, verbose=verbose)
+        anyio.run(ResilienceDemo(desk, chosen.name if chosen else None, open_console()).show)
+    except BaseException:
+        if temporary:  # nobody was told where it is
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 @app.command()

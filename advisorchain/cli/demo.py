@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rich.cells import cell_len
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from ..client import ChatClient
@@ -18,12 +15,9 @@ from ..exchange import ChatResponse
 from ..models.keyword import KeywordModel
 from .choice import ChosenModel
 from .demo_texts import DemoTexts, RunTexts
-from .display import Flow, one_line, packed, print_wrapped, shortened
+from .display import one_line, print_wrapped, shortened
+from .narration import INDENT, Narration
 from .timeline import TIMELINE, Step, Timeline, TimelineAdvisor
-
-INDENT = 3
-NARROW = 72
-"""Below this many columns, tables become lists."""
 
 
 class DemoRun(NamedTuple):
@@ -47,6 +41,7 @@ class Demo:
         self._chosen = chosen
         self._texts = texts
         self._console = console
+        self._narration = Narration(console, (texts.you, texts.answer))
         self._client = self._client_of(chosen.model)
 
     def _client_of(self, model: Any) -> ChatClient:
@@ -59,8 +54,8 @@ class Demo:
         console.print(Text(texts.title, style="bold"))
         about = f" ({texts.stand_in})" if isinstance(self._chosen.model, KeywordModel) else ""
         print_wrapped(console, f"{texts.model}: {self._chosen.name}{about}")
-        self._heading(texts.chain)
-        print_wrapped(console, self._client.explain(), INDENT, hanging=2)
+        self._narration.heading(texts.chain)
+        self._narration.tell(self._client.explain(), hanging=2)
         runs = [
             await self._run(1, texts.direct),
             await self._run(2, texts.summarised, {"query_travel_request": False}),
@@ -76,9 +71,9 @@ class Demo:
     async def _run(
         self, number: int, texts: RunTexts, return_direct: Mapping[str, bool] | None = None, stream: bool = False
     ) -> DemoRun:
-        self._heading(f"{number}  {texts.name}")
-        print_wrapped(self._console, texts.shows, INDENT)
-        self._say(self._texts.you, texts.question)
+        self._narration.heading(f"{number}  {texts.name}")
+        self._narration.tell(texts.shows)
+        self._narration.say(self._texts.you, texts.question)
         timeline = Timeline()
         if stream:
             response = await self._streamed(texts.question, timeline)
@@ -87,13 +82,13 @@ class Demo:
                 texts.question, context={TIMELINE: timeline}, return_direct=return_direct
             )
             timeline.finish()
-            self._say(self._texts.answer, response.text)
+            self._narration.say(self._texts.answer, response.text)
         self._print_timeline(timeline)
         return DemoRun(texts, response, timeline)
 
     async def _streamed(self, question: str, timeline: Timeline) -> ChatResponse[Any]:
         """Run under ``stream`` and print the text while it arrives."""
-        flow = self._label(self._texts.answer)
+        flow = self._narration.label(self._texts.answer)
         async with self._client.stream(question, context={TIMELINE: timeline}) as stream:
             async for event in stream:
                 if isinstance(event, TextDelta) and not event.path:
@@ -108,22 +103,6 @@ class Demo:
 
     # Printing --------------------------------------------------------------------------------------------------------
 
-    def _heading(self, text: str) -> None:
-        self._console.print()
-        self._console.print(Text(text, style="bold"))
-
-    def _label(self, label: str) -> Flow:
-        """Write a label, and give what writes beside it."""
-        texts = self._texts
-        width = max(cell_len(texts.you), cell_len(texts.answer))
-        self._console.print(Text(" " * INDENT + label + " " * (width - cell_len(label) + 2), style="dim"), end="")
-        return Flow(self._console, INDENT + width + 2, begun=True)
-
-    def _say(self, label: str, text: str) -> None:
-        flow = self._label(label)
-        flow.write(text)
-        flow.end_line()
-
     def _print_timeline(self, timeline: Timeline) -> None:
         texts, number = self._texts, 0
         rows: list[tuple[str, str, str, str]] = []
@@ -135,31 +114,19 @@ class Demo:
         if timeline.first_text is not None:
             note = texts.first_text.format(first=milliseconds(timeline.first_text), count=timeline.text_events)
         self._console.print()
-        if self._console.width < NARROW:
-            for start, took, tokens, what in rows:
-                print_wrapped(self._console, what, INDENT, hanging=2)
-                details = [
-                    f"{texts.start} {start}",
-                    f"{texts.took} {took}",
-                    f"{texts.tokens} {tokens}" if tokens else "",
-                ]
-                self._dim(filter(None, details), INDENT + 2)
+        names = (texts.start, texts.took, texts.tokens, texts.what)
+        if not self._narration.is_narrow:
+            cells = [(*row[:3], Text(row[3])) for row in rows]
             if note:
-                self._dim([note], INDENT + 2)
+                cells.append(("", "", "", Text(note, style="dim")))
+            self._narration.table(names, "rrrf", cells)
             return
-        table = _table(2)
-        for name in (texts.start, texts.took, texts.tokens):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column(texts.what, overflow="fold")
         for start, took, tokens, what in rows:
-            table.add_row(start, took, tokens, Text(what))
+            self._narration.tell(what, hanging=2)
+            pairs = zip(names, (start, took, tokens), strict=False)
+            self._narration.dim((f"{name} {detail}" for name, detail in pairs if detail), INDENT + 2)
         if note:
-            table.add_row("", "", "", Text(note, style="dim"))
-        self._print_table(table)
-
-    def _dim(self, items: Iterable[str], indent: int) -> None:
-        text = "\n".join(packed(items, self._console.width - indent))
-        self._console.print(Padding(Text(text, style="dim"), (0, 0, 0, indent), expand=False))
+            self._narration.dim([note], INDENT + 2)
 
     def _described(self, step: Step, number: int) -> str:
         texts = self._texts
@@ -171,21 +138,11 @@ class Demo:
             what = f"· {texts.is_direct}" if step.direct else ""
         return f"{text} {f'· {texts.failed}' if step.failed else what}".rstrip()
 
-    def _print_table(self, table: Table) -> None:
-        """Print it indented, without spaces at the ends of lines where nobody sees them."""
-        with self._console.capture() as captured:
-            self._console.print(Padding(table, (0, 0, 0, INDENT), expand=False))
-        for line in captured.get().splitlines():
-            self._console.file.write(line.rstrip() + "\n")
-
     def _compare(self, runs: list[DemoRun]) -> None:
         texts = self._texts
-        self._heading(texts.compared)
+        self._narration.heading(texts.compared)
         names = (texts.model_calls, texts.tool_calls, texts.tokens, texts.time)
-        table = _table(INDENT)
-        table.add_column(texts.run, no_wrap=True)
-        for name in names:
-            table.add_column(name, justify="right")
+        rows: list[tuple[str, ...]] = []
         for number, run in enumerate(runs, 1):
             usage = run.response.usage
             total = usage.total_tokens if usage is not None else None
@@ -194,21 +151,17 @@ class Demo:
                 str(timeline.count("model")), str(timeline.count("tool")), "-" if total is None else str(total),
                 milliseconds(timeline.seconds),
             )  # fmt: skip
-            table.add_row(f"{number}  {run.texts.name}", *figures)
-            if self._console.width < NARROW:
-                print_wrapped(self._console, f"{number}  {run.texts.name}", INDENT)
-                pairs = zip(names, figures, strict=True)
-                self._dim((f"{name} {figure}" for name, figure in pairs), INDENT + 3)
-        if self._console.width >= NARROW:
-            self._print_table(table)
+            rows.append((f"{number}  {run.texts.name}", *figures))
+        if self._narration.is_narrow:
+            for row in rows:
+                self._narration.tell(row[0])
+                self._narration.dim(map(" ".join, zip(names, row[1:], strict=True)), INDENT + 3)
+        else:
+            self._narration.table((texts.run, *names), "lrrrr", rows, gap=INDENT)
         self._console.print()
         print_wrapped(self._console, texts.measured)
         if isinstance(self._chosen.model, KeywordModel):
             print_wrapped(self._console, texts.estimated)
-
-
-def _table(gap: int) -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim", show_edge=False)
 
 
 def milliseconds(seconds: float) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import anyio
 import typer
+from rich.console import Console
 from rich.text import Text
 
-from ..memory import History, SqliteStore
+from ..memory import History, MemoryStore
 from ..messages import AssistantMessage, Message, ToolMessage, dump_messages
 from .choice import UsageProblem
 from .display import one_line, open_console, print_wrapped, shortened
 from .problems import one_line_errors
+from .stores import open_store
 
 T = TypeVar("T")
 
@@ -26,38 +27,36 @@ memory_app = typer.Typer(
 )
 
 StoreOption = Annotated[
-    str, typer.Option("--store", "-s", metavar="URL", help="sqlite:///memory.db, or sqlite:////an/absolute/path.db.")
+    str,
+    typer.Option(
+        "--store",
+        "-s",
+        metavar="URL",
+        help="sqlite:///memory.db, sqlite:////an/absolute/path.db, postgresql://… or redis://… (plugins).",
+    ),
 ]
 ConversationArgument = Annotated[str, typer.Argument(metavar="CONVERSATION", help="The conversation's id.")]
 
-PREFIX = "sqlite:///"
 WIDTH = 100
 """Columns of what one tool call or result shows."""
 
 
-def open_store(url: str) -> SqliteStore:
-    """The store of a URL.
+def _in_store(url: str, work: Callable[[MemoryStore], Awaitable[T]]) -> T:
+    store: Any = open_store(url)
 
-    Raises:
-        UsageProblem: the URL is of another kind, or there is no such file: looking does not make one.
-    """
-    if not url.startswith(PREFIX) or len(url) == len(PREFIX):
-        raise UsageProblem(f"--store takes sqlite:///path, for example sqlite:///memory.db, not {url!r}.")
-    path = Path(url[len(PREFIX) :])
-    if not path.is_file():
-        raise UsageProblem(f"--store: there is no file {path}.")
-    return SqliteStore(path)
+    async def run() -> T:
+        try:
+            return await work(store)
+        finally:
+            if hasattr(store, "aclose"):
+                await store.aclose()  # connections are closed by the loop that opened them
+            elif hasattr(store, "close"):
+                store.close()
 
-
-def _in_store(url: str, work: Callable[[SqliteStore], Awaitable[T]]) -> T:
-    store = open_store(url)
-    try:
-        return anyio.run(work, store)
-    finally:
-        store.close()
+    return anyio.run(run)
 
 
-async def _existing(store: SqliteStore, conversation: str) -> None:
+async def _existing(store: MemoryStore, conversation: str) -> None:
     if conversation not in await store.conversations():
         raise UsageProblem(f"The store has no conversation {conversation!r}; advisorchain memory list shows them.")
 
@@ -66,7 +65,7 @@ async def _existing(store: SqliteStore, conversation: str) -> None:
 def list_conversations(store: StoreOption) -> None:
     """Print the ids of the conversations, one on each line."""
     with one_line_errors():
-        for conversation_id in _in_store(store, SqliteStore.conversations):
+        for conversation_id in _in_store(store, lambda opened: opened.conversations()):
             typer.echo(_shown(conversation_id))
 
 
@@ -80,7 +79,7 @@ def show_conversation(
 ) -> None:
     """Print a conversation, turn by turn."""
 
-    async def load(opened: SqliteStore) -> History:
+    async def load(opened: MemoryStore) -> History:
         await _existing(opened, conversation)
         return await opened.load(conversation, branch=branch, last_turns=last)
 
@@ -89,12 +88,16 @@ def show_conversation(
         if as_json:
             typer.echo(dump_messages(history))
             return
-        console = open_console()
-        for turn in history.turns:
-            console.print(Text(f"turn {_shown(turn.id)}", style="dim"), soft_wrap=True)
-            for message in turn.messages:
-                for line in _lines(message):
-                    print_wrapped(console, line, indent=2, hanging=2)
+        print_turns(open_console(), history)
+
+
+def print_turns(console: Console, history: History, indent: int = 0) -> None:
+    """Print a conversation, turn by turn."""
+    for turn in history.turns:
+        console.print(Text(" " * indent + f"turn {_shown(turn.id)}", style="dim"), soft_wrap=True)
+        for message in turn.messages:
+            for line in _lines(message):
+                print_wrapped(console, line, indent + 2, hanging=2)
 
 
 @memory_app.command("delete")
@@ -105,10 +108,10 @@ def delete_conversation(
 ) -> None:
     """Delete a conversation with all its branches."""
 
-    async def find(opened: SqliteStore) -> None:
+    async def find(opened: MemoryStore) -> None:
         await _existing(opened, conversation)
 
-    async def delete(opened: SqliteStore) -> None:
+    async def delete(opened: MemoryStore) -> None:
         await opened.delete(conversation)
 
     with one_line_errors():

@@ -16,7 +16,10 @@ from ..messages import Usage
 
 @dataclass(slots=True)
 class Step:
-    """One measured call; times in seconds, ``start`` counts from the start of the turn."""
+    """One measured call; times in seconds, ``start`` counts from the start of the turn.
+
+    ``error`` is the type of what it raised; ``seen`` is the request that the model really got.
+    """
 
     kind: Literal["model", "tool"]
     start: float
@@ -27,6 +30,8 @@ class Step:
     usage: Usage | None = None
     direct: bool = False
     failed: bool = False
+    error: str = ""
+    seen: ChatRequest | None = None
 
 
 @dataclass(slots=True)
@@ -69,10 +74,17 @@ TIMELINE = ContextKey[Timeline]("advisorchain.cli.timeline")
 
 
 class TimelineAdvisor(Advisor):
-    """Measures, next to the model and next to the tools, what a call's `TIMELINE` asks for."""
+    """Measures model calls and tool calls for a call's `TIMELINE`.
 
-    order = 990
+    Args:
+        order: where it stands; default: next to the model and the tools. Between retry and breaker it measures every
+            attempt, those that the breaker refuses too.
+    """
+
     inside = "tool_loop"
+
+    def __init__(self, order: int = 990) -> None:
+        self.order = order
 
     async def advise(self, request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
         """Measure one model call."""
@@ -82,9 +94,13 @@ class TimelineAdvisor(Advisor):
         step = timeline.begin(Step("model", 0.0, failed=True))
         try:
             response = await call_next(request)
+        except BaseException as error:
+            step.error = type(error).__name__
+            raise
         finally:
             timeline.end(step)
         step.failed = False
+        step.seen = response.request
         step.usage = response.usage
         step.calls = tuple(call.name for call in response.tool_calls)
         return response
@@ -99,6 +115,9 @@ class TimelineAdvisor(Advisor):
         step = timeline.begin(Step("tool", 0.0, name=call.name, arguments=call.arguments, direct=direct, failed=True))
         try:
             result = await call_next(invocation)
+        except BaseException as error:
+            step.error = type(error).__name__
+            raise
         finally:
             timeline.end(step)
         step.failed = result.is_error

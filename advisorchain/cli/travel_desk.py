@@ -27,24 +27,37 @@ REQUESTS = {
 }
 
 
-def _amount(status: str, department: str | None) -> int:
-    return sum(
-        request.amount or 0
-        for request in REQUESTS.values()
-        if request.status == status and department in (None, request.department)
-    )
+class Totals(NamedTuple):
+    """A travel budget: what is approved and pending, and the ids of what was rejected."""
+
+    approved: int
+    pending: int
+    rejected: tuple[str, ...]
 
 
-def _rejected(department: str | None) -> list[str]:
-    return [
-        number
-        for number, request in REQUESTS.items()
-        if request.status == "rejected" and department in (None, request.department)
-    ]
+class BudgetService:
+    """Adds the requests up; the desk asks it for budgets."""
+
+    async def totals(self, department: str | None = None) -> Totals:
+        """The budget of a department (``"sales"``), or of all."""
+        found = {number: request for number, request in REQUESTS.items() if department in (None, request.department)}
+
+        def amount(status: str) -> int:
+            return sum(request.amount or 0 for request in found.values() if request.status == status)
+
+        rejected = tuple(number for number, request in found.items() if request.status == "rejected")
+        return Totals(amount("approved"), amount("pending"), rejected)
 
 
 class TravelDesk:
-    """Two tools: a return-direct one that looks a request up, and a normal one that adds the budget up."""
+    """Two tools: a return-direct one that looks a request up, and a normal one that adds the budget up.
+
+    Args:
+        budget: the service that the second tool asks; default: one that always works.
+    """
+
+    def __init__(self, budget: BudgetService | None = None) -> None:
+        self._budget = budget or BudgetService()
 
     @tool(return_direct=True, read_only=True, idempotent=True)
     async def query_travel_request(self, request_id: str = "") -> str:
@@ -70,14 +83,21 @@ class TravelDesk:
         Args:
             department: only this department; default: all of them
         """
-        approved, pending = _amount("approved", department), _amount("pending", department)
-        rejected = ", ".join(_rejected(department)) or "none"
+        found = await self._budget.totals(department)
+        rejected = ", ".join(found.rejected) or "none"
         whose = department.capitalize() if department else "All departments"
-        return f"{whose}: {approved} approved, {pending} pending, rejected as over budget: {rejected}."
+        return f"{whose}: {found.approved} approved, {found.pending} pending, rejected as over budget: {rejected}."
 
 
 class TravelDeskInChinese:
-    """The same two tools with Chinese descriptions and results."""
+    """The same two tools with Chinese descriptions and results.
+
+    Args:
+        budget: the service that the second tool asks; default: one that always works.
+    """
+
+    def __init__(self, budget: BudgetService | None = None) -> None:
+        self._budget = budget or BudgetService()
 
     @tool(return_direct=True, read_only=True, idempotent=True, title="查询差旅申请")
     async def query_travel_request(self, request_id: str = "") -> str:
@@ -106,8 +126,8 @@ class TravelDeskInChinese:
             department: 只看这个部门；默认：全部部门
         """
         own = next((name for name, chinese in IN_CHINESE.items() if chinese == department), None)
-        rejected = "、".join(_rejected(own)) or "无"
+        found = await self._budget.totals(own)
+        rejected = "、".join(found.rejected) or "无"
         return (
-            f"{department or '全部部门'}：已批准 {_amount('approved', own)}，待审批 {_amount('pending', own)}，"
-            f"超出预算被驳回：{rejected}。"
+            f"{department or '全部部门'}：已批准 {found.approved}，待审批 {found.pending}，超出预算被驳回：{rejected}。"
         )
