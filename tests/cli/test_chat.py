@@ -86,6 +86,11 @@ class Terminal:
                 self.seen += data.decode(errors="replace")
         self.seen = self.seen[match.end() :]
 
+    def wait_for_prompt(self) -> None:
+        """Wait until Ctrl-C reaches the prompt: readline shows it a moment before it looks for signals."""
+        self.wait_for("you> ")
+        time.sleep(0.5)
+
     def leave_code(self, seconds: float = 20) -> int:
         return self.process.wait(seconds)
 
@@ -131,10 +136,10 @@ def test_ctrl_c_cancels_the_turn_and_a_second_one_leaves(terminal: Open) -> None
     chat.wait_for("you> ")
     chat.type('echo "still here"\n')
     chat.wait_for("According to echo: still here")
-    chat.wait_for("you> ")
+    chat.wait_for_prompt()
     chat.type("\x03")
     chat.wait_for("Ctrl-C again or /exit leaves")
-    chat.wait_for("you> ")
+    chat.wait_for_prompt()
     chat.type("\x03")
     assert chat.leave_code() == 130
 
