@@ -29,8 +29,11 @@ FLOORS = {
     # 1: what travels through a chain
     "exchange": 1,
     "failures": 1,
+    "disguise": 1,
+    "setting_checks": 1,
     "circuit": 1,
     "shared_state": 1,
+    "state_access": 1,
     "invocation": 1,
     "prompt": 1,
     "order": 1,

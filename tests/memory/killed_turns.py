@@ -1,7 +1,8 @@
-"""Runs turns in child processes that are killed, and checks after each what is in the file.
+"""Runs turns in child processes that are killed, and checks after each what is in the store.
 
-``python killed_turns.py FILE TIMES SEED``: prints a line per kill and fails on the first broken conversation. Half of
-the children are killed after a random time, half right before a random SQL statement.
+``python killed_turns.py STORE TIMES SEED``: prints a line per kill and fails on the first broken conversation. Half of
+the children are killed after a random time, half right before a random SQL statement. STORE is the file of a
+`SqliteStore`, or the ``postgresql://`` URL of a `PostgresStore`.
 """
 
 from __future__ import annotations
@@ -35,15 +36,23 @@ async def look(at: int) -> str:
     return "seen"
 
 
-def client_of(store: SqliteStore, turns: int) -> ChatClient:
+def open_store(where: str) -> Any:
+    if not where.startswith("postgresql://"):
+        return SqliteStore(where)
+    from advisorchain_postgres import PostgresStore
+
+    return PostgresStore(where)
+
+
+def client_of(store: Any, turns: int) -> ChatClient:
     calls: Any = [[ToolCall("look", {"at": 1}, "c0"), ToolCall("look", {"at": 2}, "c1")]] * ROUNDS
     model = ScriptedModel([*calls, "done"] * turns)
     return ChatClient(model, tools=[look], advisors=[MemoryAdvisor(store, order=Order.MEMORY_INSIDE)])
 
 
-def run_turns(path: str, conversations: list[str]) -> None:
+def run_turns(where: str, conversations: list[str]) -> None:
     """The child: turns, until it is killed."""
-    store = SqliteStore(path)
+    store = open_store(where)
 
     async def run() -> None:
         client = client_of(store, 1000)
@@ -53,16 +62,28 @@ def run_turns(path: str, conversations: list[str]) -> None:
     anyio.run(run)
 
 
-def kill_at_statement(count: int) -> None:
+def kill_at_statement(where: str, count: int) -> None:
     """Have this process killed right before its ``count``-th SQL statement."""
-    connect = sqlite3.connect
     left = count
 
-    def trace(statement: str) -> None:
+    def trace(statement: Any) -> None:
         nonlocal left
         left -= 1
         if left <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    if where.startswith("postgresql://"):
+        import psycopg
+
+        wait = psycopg.AsyncConnection.wait
+
+        async def traced(self: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
+            trace(generator)  # nothing has been sent yet
+            return await wait(self, generator, *args, **kwargs)
+
+        psycopg.AsyncConnection.wait = traced  # type: ignore[method-assign]
+        return
+    connect = sqlite3.connect
 
     def connected(*args: Any, **kwargs: Any) -> sqlite3.Connection:
         connection = connect(*args, **kwargs)
@@ -72,9 +93,9 @@ def kill_at_statement(count: int) -> None:
     sqlite3.connect = connected  # type: ignore[assignment]
 
 
-async def check(path: str, conversations: list[str]) -> int:
+async def check(where: str, conversations: list[str]) -> int:
     """Every conversation loads, is whole, and takes another turn; returns how many turns there are."""
-    store = SqliteStore(path)
+    store = open_store(where)
     turns = 0
     try:
         for conversation in conversations:
@@ -94,23 +115,24 @@ async def check(path: str, conversations: list[str]) -> int:
             check_pairing(response.request.messages)  # type: ignore[union-attr]
             assert len(await store.load(conversation)) == len(history) + MESSAGES_OF_A_TURN
     finally:
-        store.close()
+        await store.aclose() if hasattr(store, "aclose") else store.close()
     return turns
 
 
-def main(path: str, times: int, seed: int) -> None:
+def main(where: str, times: int, seed: int) -> None:
     """Kill ``times`` children."""
     chance = random.Random(seed)
     conversations = ["a", "b"]
+    longest = 0.15 if "://" in where else 0.06  # seconds: connecting takes a while
     for number in range(times):
         by_statement = number % 2 == 1
-        count, seconds = chance.randint(1, 60), chance.uniform(0.0, 0.06)
+        count, seconds = chance.randint(1, 60), chance.uniform(0.0, longest)
         child = os.fork()
         if child == 0:
             if by_statement:
-                kill_at_statement(count)
+                kill_at_statement(where, count)
             try:
-                run_turns(path, conversations)
+                run_turns(where, conversations)
             finally:
                 os._exit(1)
         if not by_statement:
@@ -118,7 +140,7 @@ def main(path: str, times: int, seed: int) -> None:
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, f"the child ended by itself: {status}"
-        print(number, anyio.run(check, path, conversations), flush=True)
+        print(number, anyio.run(check, where, conversations), flush=True)
 
 
 if __name__ == "__main__":
