@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -274,5 +275,9 @@ def test_random_chains_left_early(
         assert len(ended) == len(entered) and ended[-1:] == ["turn"][: len(ended)]
 
     anyio.run(main, backend=backend)
-    started = [event.call.id for event in events if isinstance(event, ToolStarted)]
-    assert sorted(started) == sorted(event.result.call_id for event in events if isinstance(event, ToolFinished))
+    started = Counter(event.call.id for event in events if isinstance(event, ToolStarted))
+    finished = Counter(event.result.call_id for event in events if isinstance(event, ToolFinished))
+    if any(name == "taps" for name, _ in chosen):  # cancelled while it hands on a start, a tap further inside keeps it
+        assert started <= finished and set(finished.values()) <= {1}
+    else:
+        assert started == finished
