@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from .errors import ConfigurationError
+from .setting_checks import check_number
 
 T = TypeVar("T")
 
@@ -66,19 +67,15 @@ class CircuitRules:
     lease: float = float("inf")
 
     def __post_init__(self) -> None:
-        if not isinstance(self.failures, int) or self.failures < 1:
-            raise ConfigurationError(f"failures must be an int of at least 1 (is {self.failures!r}).")
-        if not isinstance(self.reset_after, int | float) or not self.reset_after > 0:
-            raise ConfigurationError(f"reset_after must be over 0 seconds (is {self.reset_after!r}).")
+        check_number("failures", self.failures, least=1, whole=True)
+        check_number("reset_after (seconds)", self.reset_after, over=0)
         window = self.window
-        if window is not None and not (
-            isinstance(window, tuple | list)
-            and len(window) == 2
-            and isinstance(window[0], int)
-            and isinstance(window[1], int | float)
-            and min(window) > 0
-        ):
+        if window is None:
+            return
+        if not isinstance(window, tuple | list) or len(window) != 2:
             raise ConfigurationError(f"window must be (number of failed attempts, seconds) or None (is {window!r}).")
+        check_number("window: the number of failed attempts", window[0], least=1, whole=True)
+        check_number("window: the number of seconds", window[1], over=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +195,7 @@ class Circuit:
         Raises:
             LookupError, TypeError: it is none.
         """
-        return Circuit(
+        circuit = Circuit(
             state=data["state"],
             failures=data["failures"],
             proven=data["proven"],
@@ -208,6 +205,11 @@ class Circuit:
             history=tuple(Transition(*transition) for transition in data["history"]),
             trials=tuple(data.get("trials", ())),
         )
+        times = (*circuit.recent, *circuit.trials, *(transition.at for transition in circuit.history))
+        numbers = (circuit.failures, circuit.until, circuit.changes, *times)
+        if circuit.state not in get_args(CircuitState) or not all(isinstance(each, int | float) for each in numbers):
+            raise TypeError("This is no circuit.")
+        return circuit
 
 
 def circuit_of(data: dict[str, Any] | None) -> Circuit:

@@ -42,3 +42,20 @@ def check_mapping(what: str, value: Any, example: str) -> None:
     """
     if value is not None and not isinstance(value, Mapping):
         raise ConfigurationError(f"{what} must be a mapping, for example {example}, not {value!r}.")
+
+
+def check_template(what: str, value: Any, *known: str) -> None:
+    """Check that a setting is None or a text whose placeholders are among ``known``.
+
+    Raises:
+        ConfigurationError: it is not.
+    """
+    if value is None:
+        return
+    try:
+        if not isinstance(value, str):
+            raise ValueError(f"is {value!r}")
+        value.format(**dict.fromkeys(known, "x"))
+    except (LookupError, ValueError, AttributeError) as error:
+        names = ", ".join(f"{{{name}}}" for name in known)
+        raise ConfigurationError(f"{what} must be a text with no placeholders but {names} ({error}).") from None

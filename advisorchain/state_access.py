@@ -5,17 +5,22 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from .errors import AdvisorChainError, ConfigurationError
 from .failures import tool_failure
 from .shared_state import SharedState
+from .shield import run_shielded
 
 logger = logging.getLogger("advisorchain")
 
 T = TypeVar("T")
+
+Change = Callable[[dict[str, Any] | None], tuple[dict[str, Any] | None, T]]
+"""Gets a value, or None; returns the new one, or None to leave it as it is, and what is to be returned."""
 
 ANSWER_SECONDS = 5.0
 """How long one load or save may take; a state may have a shorter timeout of its own."""
@@ -24,6 +29,7 @@ CONTENTION_SECONDS = 10.0
 AWAY_SECONDS = 10.0
 """How long a state that has failed is left alone, so that not every call waits for its timeout."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+_LOADS_AT_ONCE = 8
 
 
 class StateAwayError(AdvisorChainError):
@@ -68,19 +74,68 @@ class StateAccess:
         self._works()
         return found
 
-    async def change(self, key: str, change: Callable[[dict[str, Any] | None], tuple[dict[str, Any] | None, T]]) -> T:
-        """Replace a value, atomically.
+    async def load_each(self, keys: Collection[str]) -> dict[str, dict[str, Any] | None]:
+        """The values, some at a time; those that could not be loaded are absent.
+
+        Raises:
+            ConfigurationError: the state says that it cannot work here at all.
+        """
+        import anyio
+
+        waiting, found, errors = iter(keys), dict[str, dict[str, Any] | None](), list[ConfigurationError]()
+
+        async def load() -> None:
+            try:
+                for key in waiting:
+                    found[key], _ = await self.load(key)
+            except StateAwayError:
+                pass
+            except ConfigurationError as error:  # a task group would wrap it
+                errors.append(error)
+
+        if len(keys) == 1:  # a task group costs more than a load
+            await load()
+        else:
+            async with anyio.create_task_group() as group:
+                for _ in range(min(_LOADS_AT_ONCE, len(keys))):
+                    group.start_soon(load)
+        if errors:
+            raise errors[0]
+        return found
+
+    async def change(self, key: str, change: Change[T], undo: Callable[[T], Change[None]] | None = None) -> T:
+        """Replace a value, atomically, also for a caller who is cancelled meanwhile.
 
         Args:
             key: of the value.
-            change: gets the value, or None; returns the new one, or None to leave it as it is, and what is to be
-                returned. It is called again when somebody else was faster.
+            change: called again when somebody else was faster.
+            undo: given what ``change`` has returned, the change that takes it back, made when the caller was
+                cancelled meanwhile; None: it stays.
 
         Raises:
             StateAwayError: the state does not work.
             ConfigurationError: the state says that it cannot work here at all.
         """
+        from anyio.lowlevel import checkpoint_if_cancelled
+
         self._may_ask()
+        done: list[T] = []
+
+        async def whole() -> None:
+            done.append(await self._change(key, change))
+
+        try:
+            await run_shielded(whole)  # left half-way, nobody would know whether it was saved
+            if undo is not None:
+                await checkpoint_if_cancelled()
+        except BaseException:
+            if done and undo is not None:
+                with suppress(StateAwayError):
+                    await run_shielded(partial(self._change, key, undo(done[0])))
+            raise
+        return done[0]
+
+    async def _change(self, key: str, change: Change[T]) -> T:
         pause, give_up_at = _FIRST_PAUSE, self._clock() + CONTENTION_SECONDS
         while True:
             value, version = await self._load(key)

@@ -31,6 +31,7 @@ FLOORS = {
     "failures": 1,
     "disguise": 1,
     "setting_checks": 1,
+    "waiting_room": 1,
     "circuit": 1,
     "shared_state": 1,
     "state_access": 1,

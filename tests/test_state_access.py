@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from failing_state import FAULTS, FailingState
+from failing_state import FAULTS, FailingState, SlowToSave, cancelled_in
 
 from advisorchain import AdvisorChainError, ConfigurationError
 from advisorchain.shared_state import InMemorySharedState
@@ -24,6 +24,12 @@ class Clock:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("advisorchain.state_access.ANSWER_SECONDS", 0.05)
+
+
+@pytest.fixture
+def patient(soon: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a state that answers, on a machine that is busy."""
+    monkeypatch.setattr("advisorchain.state_access.ANSWER_SECONDS", 5.0)
 
 
 def access(state: Any, clock: Clock | None = None) -> StateAccess:
@@ -121,6 +127,68 @@ async def test_a_cancellation_is_not_the_states(caplog: pytest.LogCaptureFixture
     assert not caplog.records
 
 
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("how", ["scope", "task"])
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "not yet stored"])
+@pytest.mark.parametrize("undone", [True, False], ids=["undone", "kept"])
+async def test_a_change_whose_caller_is_cancelled_is_whole(how: str, stored: bool, undone: bool) -> None:
+    state = SlowToSave(2, stored=stored)
+    shared = access(state)
+    assert await shared.change("k", add) == 1
+
+    def undo(count: int) -> Any:
+        assert count == 2
+        return lambda value: ({"count": value["count"] - 1}, None)
+
+    found: list[int] = []
+
+    async def change() -> None:
+        found.append(await shared.change("k", add, undo if undone else None))
+
+    await cancelled_in(state, change, how)
+    assert not (found and undone), "who has left gets nothing"
+    assert (await state.load("k"))[0] == {"count": 1 if undone else 2}
+    assert await shared.change("k", add) == (2 if undone else 3)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_many_values_are_loaded_some_at_a_time() -> None:
+    class Slow(InMemorySharedState):
+        now = most = 0
+
+        async def load(self, key: str) -> Any:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await anyio.sleep(0.001)
+            self.now -= 1
+            return await super().load(key)
+
+    state = Slow()
+    shared = access(state)
+    for number in range(30):
+        assert await state.save(f"k{number}", {"number": number}, 0)
+    found = await shared.load_each([f"k{number}" for number in range(31)])
+    assert found == {f"k{number}": {"number": number} for number in range(30)} | {"k30": None}
+    assert 1 < state.most <= 8
+    assert await shared.load_each(["k7"]) == {"k7": {"number": 7}}
+    assert await shared.load_each([]) == {}
+
+
+async def test_values_of_a_state_that_fails_are_absent() -> None:
+    state = FailingState("raises")
+    assert await access(state).load_each([f"k{number}" for number in range(30)]) == {}
+    assert state.asked <= 8
+
+    class NotHere(InMemorySharedState):
+        async def load(self, key: str) -> Any:
+            raise ConfigurationError("needs another event loop")
+
+    for keys in (["a"], ["a", "b"]):
+        with pytest.raises(ConfigurationError, match="another event loop"):
+            await access(NotHere()).load_each(keys)
+
+
+@pytest.mark.usefixtures("patient")
 async def test_100_at_once_lose_nothing() -> None:
     class Slow(InMemorySharedState):
         saves = 0

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..advisor import Advisor
 from ..async_callable import passes_on
@@ -21,28 +20,27 @@ from ..failures import source_failed, tells_nothing, tool_failure
 from ..invocation import ToolInvocation, ToolResult
 from ..model_call import model_name
 from ..order import Order
+from ..setting_checks import check_function, check_template
 from ..shared_state import SharedState
-from ..shield import run_shielded
-from ..state_access import StateAccess, StateAwayError, check_forgetting
+from ..state_access import Change, StateAccess, StateAwayError, check_forgetting
 from ..tools.execution import UnknownTool
+from ..waiting_room import WaitingRoom
 
 if TYPE_CHECKING:
-    import anyio
-
     from ..tools.definition import Tool
 
 T = TypeVar("T")
+
+Told = Literal["succeeded", "failed", "released"]
+"""What a call has told of its source; released: nothing."""
 
 NOTICE = (
     "These tools are out of service at the moment: {titles}. Do what can be done without them, and say what is missing."
 )
 """Added to the system message when tools were left out of a request."""
-SAVE_SECONDS = 5.0
-"""How long saving the outcome of a cancelled call may take."""
 LEASE_SECONDS = 120.0
 """With a shared state: a probe, or a call on trial, that has reported nothing for so long is lost (its process may be
 gone)."""
-_RECHECK_SECONDS = 0.05
 _CALM_TOOLS = 1000
 
 _NEW = Circuit()
@@ -114,6 +112,10 @@ class CircuitBreakerAdvisor(Advisor):
         self.rules = CircuitRules(failures, reset_after, window, lease)
         if not isinstance(patience, int | float) or not patience >= 0:
             raise ConfigurationError(f"patience must be at least 0 seconds (is {patience!r}).")
+        check_function("source", source, "a tool")
+        check_function("counts", counts, "an exception")
+        check_function("clock", clock, "no arguments")
+        check_template("notice", notice, "titles")
         self.models = models
         self.patience = patience
         self.notice = notice
@@ -137,7 +139,7 @@ class CircuitBreakerAdvisor(Advisor):
         self._calm_tools: dict[Tool, _Calm] = {}  # by tool: the way past everything else
         self._troubled: set[str] = set()
         self._watches = models or state is not None  # or something is in trouble: whether `advise` has work to do
-        self._waiting: dict[str, dict[Any, anyio.Event]] = {}  # by source and event loop, for the outcome of a trial
+        self._room = WaitingRoom()  # for the outcomes of calls on trial
         self._lock = threading.Lock()
 
     def states(self) -> dict[str, CircuitState]:
@@ -175,10 +177,10 @@ class CircuitBreakerAdvisor(Advisor):
         try:
             response = await call_next(request)
         except BaseException as error:
-            await self._failed(source, turn, calm.admission, error)
+            await self._tell(source, turn, calm.admission, self._told(error))
             raise
         if calm.over:
-            await self._succeeded(source, turn, calm.admission)
+            await self._tell(source, turn, calm.admission, "succeeded")
         return response
 
     async def advise_tool(self, invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
@@ -194,12 +196,12 @@ class CircuitBreakerAdvisor(Advisor):
         try:
             result = await call_next(invocation)
         except BaseException as error:
-            await self._failed(calm.source, invocation.context.turn, calm.admission, error)
+            await self._tell(calm.source, invocation.context.turn, calm.admission, self._told(error))
             raise
         if result.content[:1] in self._disguises.first and (failure := self._disguised(invocation, result)) is not None:
-            await self._failed(calm.source, invocation.context.turn, calm.admission, failure)
+            await self._tell(calm.source, invocation.context.turn, calm.admission, self._told(failure))
         elif calm.over:
-            await self._succeeded(calm.source, invocation.context.turn, calm.admission)
+            await self._tell(calm.source, invocation.context.turn, calm.admission, "succeeded")
         return result
 
     async def _advise_tool(self, invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
@@ -248,13 +250,12 @@ class CircuitBreakerAdvisor(Advisor):
 
     async def _without_open(self, request: ChatRequest) -> ChatRequest:
         """The request without tools whose calls would be refused."""
-        now = self._now(request.context.turn)
         sources = {source for tool in request.tools if (source := self.source_of(tool)) is not None}
         if self._state is not None:
-            with suppress(StateAwayError):
-                for source in sources:
-                    data, _ = await self._state.load(source)
-                    self._keep(source, circuit_of(data))
+            keys = {self._key(source): source for source in sources}
+            for key, data in (await self._state.load_each(keys)).items():
+                self._keep(keys[key], circuit_of(data))
+        now = self._now(request.context.turn)
         closed = {source for source in sources & self._troubled if not self._circuits[source].admits(now)}
         if not closed:
             return request
@@ -279,16 +280,18 @@ class CircuitBreakerAdvisor(Advisor):
         disguised: Callable[[T], BaseException | None] | None = None,
     ) -> T:
         admission = await self._admitted(source, turn)
+        told: Told = "released"  # also when a function of the caller's fails, which says what it was
         try:
-            result = await call()
-        except BaseException as error:
-            await self._failed(source, turn, admission, error)
-            raise
-        if disguised is not None and (failure := disguised(result)) is not None:
-            await self._failed(source, turn, admission, failure)
-        else:
-            await self._succeeded(source, turn, admission)
-        return result
+            try:
+                result = await call()
+            except BaseException as error:
+                told = self._told(error)
+                raise
+            failure = disguised(result) if disguised is not None else None
+            told = "succeeded" if failure is None else self._told(failure)
+            return result
+        finally:
+            await self._tell(source, turn, admission, told)
 
     async def _admitted(self, source: str, turn: Turn) -> Admission:
         """Wait for a place while enough calls are out on trial.
@@ -298,72 +301,67 @@ class CircuitBreakerAdvisor(Advisor):
         """
         left, until = self.patience, 0.0
         while True:
-            admission = await self._change(source, partial(self._admit, turn, left > 0))
+            admission: Admission = await self._change(
+                source, partial(self._admit, turn, left > 0), lambda given: self._ended(turn, given, "released")
+            )
             if admission.admitted:
                 return admission
             if not admission.full:
                 raise CircuitOpenError(source, admission.retry_after)
             until = until or time.monotonic() + left
-            await self._outcome(source, left)
+            await self._room.wait(source, left)
             left = until - time.monotonic()
 
     def _admit(self, turn: Turn, wait: bool, circuit: Circuit) -> tuple[Circuit, Admission]:
         return circuit.admit(self._now(turn), self.rules, wait=wait)
 
-    async def _outcome(self, source: str, seconds: float) -> None:
-        """Wait until a call on trial has ended."""
-        import anyio
-        from anyio.lowlevel import current_token
-
-        with self._lock:
-            event = self._waiting.setdefault(source, {}).setdefault(current_token(), anyio.Event())
-        with anyio.move_on_after(min(seconds, _RECHECK_SECONDS)):  # outcomes in other event loops set no event here
-            await event.wait()
-
-    async def _succeeded(self, source: str, turn: Turn, admission: Admission) -> None:
-        try:
-            await self._change(source, lambda circuit: (circuit.succeeded(admission, self._now(turn)), None))
-        finally:
-            self._left(source)
-
-    async def _failed(self, source: str, turn: Turn, admission: Admission, error: BaseException) -> None:
+    def _told(self, error: BaseException) -> Told:
         failure = tool_failure(error)
-        outcome: Callable[[Circuit], Circuit]
         if failure is None or tells_nothing(failure):
-            outcome = lambda circuit: circuit.released(admission, self._now(turn))  # noqa: E731
-        elif self._counts(failure):
-            outcome = lambda circuit: circuit.failed(admission, self._now(turn), self.rules)  # noqa: E731
-        else:
-            outcome = lambda circuit: circuit.succeeded(admission, self._now(turn))  # noqa: E731
-        change = partial(self._change, source, lambda circuit: (outcome(circuit), None))
+            return "released"
+        return "failed" if self._counts(failure) else "succeeded"
+
+    async def _tell(self, source: str, turn: Turn, admission: Admission, told: Told) -> None:
+        """Note the outcome of a call."""
         try:
-            if failure is None and self._state is not None:  # cancelled: its place must still be given back
-                await run_shielded(change, SAVE_SECONDS)
-            else:
-                await change()
+            await self._change(source, self._ended(turn, admission, told))
         finally:
-            self._left(source)
+            self._room.left(source)
 
-    def _left(self, source: str) -> None:
-        """A call has ended: those who wait for its place look again."""
-        if source in self._waiting:
-            from anyio.lowlevel import current_token
+    def _ended(self, turn: Turn, admission: Admission, told: Told) -> Callable[[Circuit], tuple[Circuit, None]]:
+        def end(circuit: Circuit) -> tuple[Circuit, None]:
+            now = self._now(turn)
+            if told == "failed":
+                return circuit.failed(admission, now, self.rules), None
+            return circuit.succeeded(admission, now) if told == "succeeded" else circuit.released(admission, now), None
 
-            with self._lock:
-                event = self._waiting[source].pop(current_token(), None)
-            if event is not None:
-                event.set()
+        return end
 
     # The circuits ----------------------------------------------------------------------------------------------------
 
     def _now(self, turn: Turn) -> float:
         return self._clock() if self._clock is not None else turn.runtime.clock()
 
-    async def _change(self, source: str, change: Callable[[Circuit], tuple[Circuit, T]]) -> T:
-        """Replace a circuit by what ``change`` makes of it, atomically."""
+    def _key(self, source: str) -> str:
+        """Where a shared state has the circuit: breakers of one name share it."""
+        return f"{self.name}|circuit|{source}"
+
+    async def _change(
+        self,
+        source: str,
+        change: Callable[[Circuit], tuple[Circuit, T]],
+        undo: Callable[[T], Callable[[Circuit], tuple[Circuit, None]]] | None = None,
+    ) -> T:
+        """Replace a circuit by what ``change`` makes of it, atomically.
+
+        ``undo`` is for a caller who is cancelled while a shared state saves it: see `StateAccess.change`.
+        """
         if self._state is not None:
+            back: Callable[[tuple[Circuit, T]], Change[None]] | None = None
+            if undo is not None:
+                back = lambda made: lambda data: (changed_data(undo(made[1]), data)[0], None)  # noqa: E731
             try:
-                new, value = await self._state.change(source, partial(changed_data, change))
+                new, value = await self._state.change(self._key(source), partial(changed_data, change), back)
             except StateAwayError:
                 pass  # as last seen, the circuit goes on in this process
             else:

@@ -134,7 +134,7 @@ class ToolFallbackAdvisor(Advisor):
         if not isinstance(failures, FailureTable):
             raise ConfigurationError(f"failures must be a FailureTable, not {failures!r}.")
         self.texts = _texts(templates or {})
-        if language not in self.texts:
+        if not isinstance(language, str) or language not in self.texts:
             raise ConfigurationError(
                 f"ToolFallbackAdvisor: there are no texts in {language!r}; known are {', '.join(self.texts)}, "
                 "more with templates={language: FallbackTexts(...)}."

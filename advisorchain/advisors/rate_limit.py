@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable
@@ -15,9 +16,10 @@ from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
 from ..invocation import ToolInvocation, ToolResult
 from ..model_call import model_name
 from ..order import Order
+from ..setting_checks import check_function, check_number
 from ..shared_state import SharedState
 from ..shield import run_shielded
-from ..state_access import StateAccess, StateAwayError, check_forgetting
+from ..state_access import Change, StateAccess, StateAwayError, check_forgetting
 
 logger = logging.getLogger("advisorchain")
 
@@ -87,14 +89,20 @@ class _SharedBuckets:
         self._own = _OwnBuckets(clock)
 
     async def take(self, key: str, amount: float, *, rate: float, capacity: float, max_wait: float) -> float:
-        def change(stored: dict[str, Any] | None) -> tuple[dict[str, Any] | None, float]:
-            now = self._clock()
-            level, since = _level(stored, capacity, now)
-            left, wait = _taken(level, now - since, amount, rate=rate, capacity=capacity)
-            return (None if wait > max_wait else {"level": left, "time": max(now, since)}), wait
+        def take(amount: float) -> Change[float]:
+            def change(stored: dict[str, Any] | None) -> tuple[dict[str, Any] | None, float]:
+                now = self._clock()
+                level, since = _level(stored, capacity, now)
+                left, wait = _taken(level, now - since, amount, rate=rate, capacity=capacity)
+                return (None if wait > max_wait else {"level": left, "time": max(now, since)}), wait
+
+            return change
+
+        def give_back(wait: float) -> Change[Any]:
+            return take(-amount) if amount > 0 and wait <= max_wait else lambda stored: (None, None)
 
         try:
-            return await self._state.change(key, change)
+            return await self._state.change(key, take(amount), give_back)
         except StateAwayError:
             return await self._own.take(key, amount, rate=rate, capacity=capacity, max_wait=max_wait)
 
@@ -155,14 +163,18 @@ class RateLimitAdvisor(Advisor):
     ) -> None:
         if calls is None and tokens is None:
             raise ConfigurationError("A RateLimitAdvisor needs calls= or tokens=.")
-        given = {"calls": calls, "tokens": tokens, "per": per, "burst": burst}
-        for label, value in given.items():
-            if value is not None and not value > 0:
-                raise ConfigurationError(f"{label} must be over 0 (is {value!r}).")
-        if burst is not None and burst < 1:
-            raise ConfigurationError(f"burst must be at least 1 (is {burst!r}).")
-        if max_wait < 0:
-            raise ConfigurationError(f"max_wait must be at least 0 seconds (is {max_wait!r}).")
+        for label, value in {"calls": calls, "tokens": tokens}.items():
+            if value is not None:
+                check_number(label, value, over=0)
+        check_number("per (seconds)", per, over=0)
+        if burst is not None:
+            check_number("burst", burst, least=1)
+        if max_wait != math.inf:
+            check_number("max_wait (seconds)", max_wait)
+        if names is not None and not isinstance(names, Iterable):
+            raise ConfigurationError(f"names must be names of models, tools or sources, not {names!r}.")
+        check_function("clock", clock, "no arguments")
+        check_function("sleep", sleep, "seconds")
         if by not in ("model", "tool", "source"):
             raise ConfigurationError(f"by must be 'model', 'tool' or 'source', not {by!r}.")
         if tokens is not None and by != "model":

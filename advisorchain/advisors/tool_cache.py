@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
@@ -15,7 +16,7 @@ from ..errors import AdvisorChainError, ConfigurationError
 from ..exchange import ToolNext
 from ..invocation import ToolInvocation, ToolResult
 from ..order import Order
-from ..setting_checks import check_number
+from ..setting_checks import check_function, check_number
 from ..tools.canonical import canonical_arguments
 from ..tools.definition import Tool
 
@@ -87,6 +88,7 @@ class ToolCacheAdvisor(Advisor):
         check_number("max_entries", max_entries, least=1, whole=True)
         if scope is not None and not isinstance(scope, ContextKey) and not callable(scope):
             raise ConfigurationError(f"scope must be a ContextKey or a function of the invocation, not {scope!r}.")
+        check_function("clock", clock, "no arguments")
         self.ttl = ttl
         self.max_entries = max_entries
         self.scope = scope
@@ -97,11 +99,13 @@ class ToolCacheAdvisor(Advisor):
         self._selects = _selector(tools)
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
         self._flights: dict[Hashable, _Flight] = {}
+        self._lock = threading.Lock()  # for the results: clients of several threads may share the cache
 
     def clear(self) -> None:
         """Forget every result; calls that run now are not kept."""
-        self._kept.clear()
-        self._flights.clear()
+        with self._lock:
+            self._kept.clear()
+            self._flights.clear()
 
     async def advise_tool(self, invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
         """Answer from the cache, join the identical call that runs now, or run."""
@@ -109,12 +113,9 @@ class ToolCacheAdvisor(Advisor):
         if key is None:
             return await call_next(invocation)
         while True:
-            kept = self._kept.get(key)
+            kept = self._found(key)
             if kept is not None:
-                if self.clock() < kept.expires:
-                    self._kept.move_to_end(key)
-                    return _hit(kept.result)
-                del self._kept[key]
+                return _hit(kept.result)
             from anyio.lowlevel import current_token
 
             place = (current_token(), key)  # an event belongs to its loop
@@ -129,6 +130,17 @@ class ToolCacheAdvisor(Advisor):
             if flight.error is not None:
                 raise flight.error
 
+    def _found(self, key: Hashable) -> _Kept | None:
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None:
+                return None
+            if self.clock() < kept.expires:
+                self._kept.move_to_end(key)
+                return kept
+            del self._kept[key]
+            return None
+
     async def _run(self, invocation: ToolInvocation, call_next: ToolNext, key: Hashable, place: Hashable) -> ToolResult:
         flight = self._flights[place] = _Flight()
         flying = _FLYING.get()
@@ -136,11 +148,14 @@ class ToolCacheAdvisor(Advisor):
         try:
             result = await call_next(invocation)
             flight.result = result
-            if self._flights.get(place) is flight and not result.is_error and result.failure is None:
-                self._kept[key] = _Kept(_own(result), self.clock() + self.ttl, invocation.tool)
-                self._kept.move_to_end(key)
-                while len(self._kept) > self.max_entries:
-                    self._kept.popitem(last=False)
+            if not result.is_error and result.failure is None:
+                kept = _Kept(_own(result), self.clock() + self.ttl, invocation.tool)
+                with self._lock:
+                    if self._flights.get(place) is flight:  # else all was cleared meanwhile
+                        self._kept[key] = kept
+                        self._kept.move_to_end(key)
+                        while len(self._kept) > self.max_entries:
+                            self._kept.popitem(last=False)
             return result
         except Exception as exc:
             # What ends this turn is no reason to end the others'.

@@ -51,7 +51,7 @@ class Demo:
         """Print the chain, run three times, compare."""
         texts, console = self._texts, self._console
         await self._warm_up()
-        console.print(Text(texts.title, style="bold"))
+        self._narration.title(texts.title)
         about = f" ({texts.stand_in})" if isinstance(self._chosen.model, KeywordModel) else ""
         print_wrapped(console, f"{texts.model}: {self._chosen.name}{about}")
         self._narration.heading(texts.chain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -28,6 +28,10 @@ class Narration:
     def __init__(self, console: Console, labels: Iterable[str]) -> None:
         self.console = console
         self._width = max(map(cell_len, labels))
+
+    def title(self, text: str) -> None:
+        """Begin."""
+        self._print_trimmed(Text(text, style="bold"))
 
     def heading(self, text: str) -> None:
         """Begin a section."""
@@ -66,7 +70,7 @@ class Narration:
     def dim(self, items: Iterable[str], indent: int) -> None:
         """Print items side by side, as many as fit."""
         text = "\n".join(packed(items, self.console.width - indent))
-        self.console.print(Padding(Text(text, style="dim"), (0, 0, 0, indent), expand=False))
+        self._print_trimmed(Padding(Text(text, style="dim"), (0, 0, 0, indent), expand=False))
 
     @property
     def is_narrow(self) -> bool:
@@ -74,7 +78,7 @@ class Narration:
         return self.console.width < NARROW
 
     def table(self, names: Sequence[str], aligned: str, rows: Iterable[Sequence[str | Text]], gap: int = 2) -> None:
-        """Print a table; no spaces end its lines.
+        """Print a table.
 
         Args:
             names: of the columns.
@@ -87,8 +91,12 @@ class Narration:
             table.add_column(name, justify="right" if letter == "r" else "left", no_wrap=letter != "f", overflow="fold")
         for row in rows:
             table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        self._print_trimmed(Padding(table, (0, 0, 0, INDENT), expand=False))
+
+    def _print_trimmed(self, what: RenderableType) -> None:
+        """Print without the spaces that padding and folding leave at the ends of lines."""
         with self.console.capture() as captured:
-            self.console.print(Padding(table, (0, 0, 0, INDENT), expand=False))
+            self.console.print(what)
         for line in captured.get().splitlines():
             self.console.file.write(line.rstrip() + "\n")
         self.console.file.flush()

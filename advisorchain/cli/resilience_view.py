@@ -51,7 +51,7 @@ class ResilienceDemo:
         texts, console, demo = self._texts, self._console, self._demo
         try:
             await demo.begin()
-            console.print(Text(texts.title, style="bold"))
+            self._narration.title(texts.title)
             print_wrapped(console, f"{texts.model}: {self._model or texts.script}")
             self._narration.heading(texts.chain)
             self._narration.tell(demo.client.explain().partition("\n\n")[0], hanging=2)
@@ -114,7 +114,7 @@ class ResilienceDemo:
             return
         for took, what, outcome in rows:
             self._narration.tell(what)
-            self._narration.dim([f"{texts.took} {took}", outcome.plain], INDENT + 2)
+            self._narration.dim([f"{texts.took} {took}", outcome.plain.rstrip()], INDENT + 2)
 
     def _added(self, run: StageRun) -> str:
         """What advisors have added to the system message of the last model call."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import anyio
 import pytest
-from failing_state import FAULTS, FailingState
+from failing_state import FAULTS, FailingState, SlowToSave, cancelled_in
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -296,6 +297,39 @@ async def test_a_cancelled_probe_gives_its_place_back(clock: Clock, state: InMem
     assert (await turn()).content == "ok", "the next call is the probe, at once"
 
 
+def told_badly(error: BaseException) -> bool:
+    return bool(error.code)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"counts": lambda error: isinstance(error, TimeoutError) or told_badly(error)},
+        {"matchers": {"local": lambda result: result.nothing}},
+        {"matchers": {"local": lambda result: "odd"}},
+    ],
+    ids=["counts", "matcher", "class"],
+)
+async def test_a_probe_gives_its_place_back_when_a_function_of_the_callers_fails(
+    clock: Clock, state: InMemorySharedState | None, settings: dict[str, Any]
+) -> None:
+    service = Service()
+    service.error = TimeoutError()
+    breaker = CircuitBreakerAdvisor(failures=1, clock=clock, state=state, **settings)
+
+    async def turn() -> None:
+        model = ScriptedModel([ToolCall("rates"), "done"])
+        await ChatClient(model, tools=[service.tool], advisors=[breaker]).call("Rates?")
+
+    await turn()
+    clock.now += 60
+    service.error = ValueError() if "counts" in settings else None
+    for calls in (2, 3):
+        with suppress(ConfigurationError):
+            await turn()
+        assert service.calls == calls and breaker.states() == {"rates": "open"}
+
+
 async def test_a_probe_with_invalid_arguments_gives_its_place_back(clock: Clock) -> None:
     fails = True
 
@@ -532,7 +566,7 @@ async def test_all_processes_together_make_no_more_calls_on_trial_than_failures_
         for breaker in breakers:
             group.start_soon(turn, breaker)
     assert service.calls == service.most == 3
-    assert state._values["rates"][0]["trials"] == []
+    assert state._values["circuit_breaker|circuit|rates"][0]["trials"] == []
 
 
 @settings(deadline=None)
@@ -573,6 +607,48 @@ async def test_a_call_on_trial_of_a_process_that_died_is_lost_after_a_while(cloc
     assert (await alive._admitted("rates", Turn(Runtime()))).trial is None  # waited, and passed
     clock.now += 120
     assert (await alive._admitted("rates", Turn(Runtime()))).trial == clock.now
+
+
+@pytest.mark.parametrize("how", ["scope", "task"])
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "not yet stored"])
+@pytest.mark.parametrize("error", [None, TimeoutError()], ids=["works", "fails"])
+@pytest.mark.parametrize("probe", [True, False], ids=["probe", "trial"])
+@pytest.mark.parametrize("saving", ["admission", "outcome"])
+async def test_a_call_cancelled_while_the_state_saves_holds_no_place(
+    clock: Clock, how: str, stored: bool, error: BaseException | None, probe: bool, saving: str
+) -> None:
+    before = 2 if probe else 0  # saves of the call that opened the circuit
+    state = SlowToSave(before + (1 if saving == "admission" else 2), stored=stored)
+    breaker = CircuitBreakerAdvisor(failures=1 if probe else 3, clock=clock, state=state)
+    service = Service()
+
+    async def turn() -> None:
+        model = ScriptedModel([ToolCall("rates"), "done"])
+        await ChatClient(model, tools=[service.tool], advisors=[breaker]).call("Rates?")
+
+    if probe:
+        service.error = TimeoutError()
+        await turn()
+        clock.now += 60
+    made, service.error = service.calls, error
+    await cancelled_in(state, turn, how)
+    circuit = Circuit.from_json((await state.load("circuit_breaker|circuit|rates"))[0])  # type: ignore[arg-type]
+    assert circuit.state == ("open" if probe and (saving == "admission" or error) else "closed")
+    assert circuit.trials == ()
+    assert circuit.proven is (saving == "outcome" and error is None)
+    assert service.calls == made + (saving == "outcome"), "nothing is called for who has left"
+
+
+async def test_breakers_of_one_name_share_and_others_do_not(run: Any, clock: Clock) -> None:
+    state = InMemorySharedState()
+    one, same, other = (
+        CircuitBreakerAdvisor(failures=1, clock=clock, state=state, name=name) for name in ("a", "a", "b")
+    )
+    service = Service()
+    service.error = TimeoutError()
+    for breaker in (one, same, other):
+        await ask(run, breaker, service)
+    assert service.calls == 2
 
 
 # A shared state that does not work ------------------------------------------------------------------------------------
@@ -653,16 +729,35 @@ async def test_a_state_that_goes_away_during_the_probe(run: Any, clock: Clock) -
     assert breaker.states() == {"rates": "closed"}
 
 
-@pytest.mark.parametrize("value", [{}, {"state": 1}, {"state": "open", "failures": None, "history": 5}])
+def damaged(**fields: Any) -> dict[str, Any]:
+    return {**Circuit().to_json(), **fields}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"state": 1},
+        {"state": "open", "failures": None, "history": 5},
+        damaged(state="open", until=None),
+        damaged(state="ajar"),
+        damaged(state=["closed"]),
+        damaged(failures="many"),
+        damaged(recent=["now"]),
+        damaged(trials=["now"]),
+        damaged(history=[["now", "closed", ""]]),
+    ],
+    ids=str,
+)
 async def test_a_value_that_is_no_circuit_is_replaced(run: Any, clock: Clock, value: Any) -> None:
     state = InMemorySharedState()
-    assert await state.save("rates", value, 0)
+    assert await state.save("circuit_breaker|circuit|rates", value, 0)
     breaker = CircuitBreakerAdvisor(failures=1, clock=clock, state=state)
     service = Service()
     service.error = TimeoutError()
     await ask(run, breaker, service)
     assert breaker.states() == {"rates": "open"}
-    assert (await state.load("rates"))[0]["state"] == "open"  # type: ignore[index]
+    assert (await state.load("circuit_breaker|circuit|rates"))[0]["state"] == "open"  # type: ignore[index]
 
 
 def test_a_state_that_forgets_too_early() -> None:
@@ -688,6 +783,15 @@ def test_a_state_that_forgets_too_early() -> None:
         {"window": 10},
         {"window": (1, 2, 3)},
         {"patience": -1},
+        {"failures": True},
+        {"reset_after": float("inf")},
+        {"window": (5, float("nan"))},
+        {"window": ("a", 1)},
+        {"counts": 5},
+        {"source": "server"},
+        {"clock": 5},
+        {"notice": "{names} are away"},
+        {"notice": 5},
         {"state": object()},
     ],
     ids=repr,

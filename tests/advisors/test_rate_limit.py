@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from failing_state import FAULTS, FailingState
+from failing_state import FAULTS, FailingState, SlowToSave, cancelled_in
 
 from advisorchain import ChatClient, ConfigurationError, ContextKey, RateLimitError, ToolCall, Usage, tool
 from advisorchain.advisors import RateLimitAdvisor
@@ -263,6 +263,22 @@ async def test_a_process_whose_clock_is_behind_gains_nothing(run: Any) -> None:
             await run(chat, "go")
 
 
+@pytest.mark.parametrize("how", ["scope", "task"])
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "not yet stored"])
+async def test_who_is_cancelled_while_the_state_saves_has_taken_nothing(how: str, stored: bool) -> None:
+    state = SlowToSave(1, stored=stored)
+    chat = ChatClient(answers(2), advisors=[RateLimitAdvisor(calls=1, per=60, clock=Time(), state=state)])
+    await cancelled_in(state, lambda: chat.call("go"), how)
+    assert not chat.model.requests  # type: ignore[attr-defined]
+    await chat.call("go")
+    with pytest.raises(RateLimitError):
+        await chat.call("go")
+
+
+def test_a_limit_may_wait_for_ever() -> None:
+    assert RateLimitAdvisor(calls=1, max_wait=float("inf")).max_wait == float("inf")
+
+
 def test_a_state_that_forgets_too_early() -> None:
     class Forgets(InMemorySharedState):
         ttl = 60.0
@@ -281,6 +297,16 @@ def test_a_state_that_forgets_too_early() -> None:
         {"calls": 1, "per": 0},
         {"calls": 1, "burst": 0.5},
         {"calls": 1, "max_wait": -1},
+        {"calls": "5"},
+        {"calls": True},
+        {"tokens": float("nan")},
+        {"calls": 1, "per": "60"},
+        {"calls": 1, "burst": "2"},
+        {"calls": 1, "max_wait": "1"},
+        {"calls": 1, "max_wait": float("nan")},
+        {"calls": 1, "names": 5},
+        {"calls": 1, "clock": 5},
+        {"calls": 1, "sleep": 5},
         {"calls": 1, "by": "x"},
         {"tokens": 1, "by": "tool"},
         {"calls": 1, "scope": "user"},

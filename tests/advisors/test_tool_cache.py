@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 from typing import Any
 
 import anyio
@@ -325,6 +327,34 @@ async def test_a_call_within_a_call_never_waits_for_itself(run: Any) -> None:
     assert [result.content for result in model.requests[-1].tool_results] == ["bottom/bottom"] * 2
 
 
+def test_threads_share_a_cache(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    numbers = [
+        tool(name=f"t{number}", description="A number.", read_only=True)(lambda number=number: number)
+        for number in range(4)
+    ]
+    cache = ToolCacheAdvisor(ttl=0.0001, max_entries=2)
+
+    async def turns() -> None:
+        for _ in range(60):
+            model = ScriptedModel([[ToolCall(f"t{number}") for number in range(4)] * 2, "done"])
+            await ChatClient(model, tools=numbers, advisors=[cache]).call("go")
+            assert not any(result.is_error for result in model.requests[-1].tool_results)
+            done.append(1)
+
+    done: list[int] = []
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=anyio.run, args=(turns,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(done) == 4 * 60 and not caplog.records
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -335,6 +365,7 @@ async def test_a_call_within_a_call_never_waits_for_itself(run: Any) -> None:
         ({"max_entries": None}, "max_entries must be"),
         ({"scope": "user"}, "scope must be"),
         ({"tools": 5}, "tools must be"),
+        ({"clock": 5}, "clock must be"),
         ({"tools": ["stock", 5]}, "tools must be"),
     ],
 )

@@ -105,6 +105,8 @@ def test_the_command(advisorchain: Any) -> None:
     assert "\x1b" not in done.stdout
     assert [line for line in done.stdout.splitlines() if line != line.rstrip()] == []
     assert re.search(r"1  direct +1 +1 +\d+ +[\d.]+ ms\n +2  summarised +2 +1 +\d+ +[\d.]+ ms\n", done.stdout)
+    narrow = advisorchain("demo", COLUMNS="50")
+    assert narrow.stdout and [line for line in narrow.stdout.splitlines() if line != line.rstrip()] == []
     chinese = advisorchain("demo", "--lang", "zh", OPENAI_API_KEY="unused: the demo is offline")
     assert (chinese.returncode, chinese.stderr) == (0, "")
     assert re.search(r"1  直接返回 +1 +1 +\d+ +[\d.]+ ms\n +2  模型总结 +2 +1 +\d+ +[\d.]+ ms\n", chinese.stdout)

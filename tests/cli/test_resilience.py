@@ -222,6 +222,13 @@ async def test_another_model(tmp_path: Path) -> None:
     assert text.count("closed · 0 of 3 failures") == 5 and "✗" not in text
 
 
+def test_a_narrow_terminal(advisorchain: Any) -> None:
+    done = advisorchain("demo", "--resilience", "--dir", "kept", COLUMNS="60")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "query_travel_request · attempt 1\n" in done.stdout
+    assert [line for line in done.stdout.splitlines() if line != line.rstrip()] == []
+
+
 def test_the_command(advisorchain: Any, work_dir: Path) -> None:
     done = advisorchain("demo", "--resilience", "--dir", "kept/here", OPENAI_API_KEY="unused: the demo is offline")
     assert (done.returncode, done.stderr) == (0, "")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 
 from advisorchain.shared_state import InMemorySharedState
+from advisorchain.shield import in_trio
 
 
 class FailingState(InMemorySharedState):
@@ -39,3 +41,47 @@ class FailingState(InMemorySharedState):
 
 
 FAULTS = ["raises", "group", "cancelled", "hangs", "no answer", "never saves"]
+
+
+class SlowToSave(InMemorySharedState):
+    """Has a save that others can come into: ``begun`` is set when the save number ``slow`` has begun.
+
+    Args:
+        slow: which one, from 1.
+        stored: whether it stores before it waits, or afterwards.
+    """
+
+    def __init__(self, slow: int, *, stored: bool) -> None:
+        super().__init__()
+        self.begun = anyio.Event()
+        self._left = slow
+        self._stored = stored
+
+    async def save(self, key: str, value: dict[str, Any], version: int) -> bool:
+        self._left -= 1
+        if self._left:
+            return await super().save(key, value, version)
+        if self._stored:
+            saved = await super().save(key, value, version)
+        self.begun.set()
+        await anyio.sleep(0.02)
+        return saved if self._stored else await super().save(key, value, version)
+
+
+async def cancelled_in(state: SlowToSave, work: Callable[[], Awaitable[object]], how: str) -> None:
+    """Run the work, and cancel it while the state saves: by its scope, or on asyncio also by its ``"task"``."""
+    if how == "task" and not in_trio():
+
+        async def run() -> None:
+            await work()
+
+        task = asyncio.create_task(run())
+        await state.begun.wait()
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+        return
+    async with anyio.create_task_group() as group:
+        group.start_soon(work)
+        await state.begun.wait()
+        group.cancel_scope.cancel()

@@ -44,7 +44,8 @@ def explained(error: Exception, secrets: tuple[str, ...]) -> str:
         advice = next((advice for part, advice in _TEXTS.items() if part in text), _ADVICE["08"])
     else:
         advice = ""
-    return f"{text.rstrip('.')}. {advice}".rstrip()
+    end = "" if text.endswith("?") else "."  # libpq asks whether the server runs
+    return f"{text.rstrip('.')}{end} {advice}".rstrip()
 
 
 def is_lost(error: Exception) -> bool:

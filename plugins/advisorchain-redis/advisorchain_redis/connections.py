@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 from weakref import WeakKeyDictionary
 
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -48,6 +50,7 @@ class Connections:
     def __init__(self, owner: str, url: str, timeout: float, *, on_trio: str) -> None:
         if not isinstance(url, str) or not url.startswith(("redis://", "rediss://", "unix://")):
             raise ConfigurationError(f"{owner}(url) takes a URL like redis://localhost:6379/0.")
+        _check_url(owner, url)
         if not isinstance(timeout, int | float) or not timeout > 0:
             raise ConfigurationError(f"timeout must be seconds above 0, not {timeout!r}.")
         self._owner = owner
@@ -98,3 +101,26 @@ class Connections:
         if opened is not None:
             await opened.closing.aclose()
             await opened.client.aclose()  # also when the generator had not started
+
+
+def _check_url(owner: str, url: str) -> None:
+    """Refuse what redis-py would refuse at the first use, in texts that may repeat a piece of the password.
+
+    Raises:
+        ConfigurationError: the URL is none, or has an option that is none. The text does not repeat it.
+    """
+    try:
+        parts = urlsplit(url)
+        if parts.query:
+            parse_qs(parts.query, strict_parsing=True)
+        is_whole = parts.scheme == "unix" or re.fullmatch(r"/?[0-9]*", parts.path)
+        if is_whole and not parts.fragment:
+            pool: Any = BlockingConnectionPool.from_url(url)
+            pool.make_connection()  # it knows the options, and connects later
+            return
+    except (ValueError, TypeError):
+        pass
+    raise ConfigurationError(
+        f"{owner}: url= is no URL like redis://user:password@localhost:6379/0, or has an option that Redis clients do "
+        "not know. In a password, @ : / ? # % and the like are written with %, for example %40 for @."
+    )

@@ -22,6 +22,9 @@ class RedisStore:
         url: ``redis://[[user]:password@]host[:port][/database]``, ``rediss://`` for TLS, or ``unix://path``.
         prefix: of all keys.
         timeout: seconds to wait for a connection and for an answer; then `MemoryStoreError`.
+
+    Raises:
+        ConfigurationError: the URL or the timeout is none.
     """
 
     lossless = True
@@ -105,7 +108,7 @@ class RedisStore:
         try:
             return await self._connections.eval(script, 0, *arguments)
         except FAILURES as exc:
+            why = str(exc).rstrip(".") or type(exc).__name__
             raise MemoryStoreError(
-                f"Could not {what} in Redis: {str(exc) or type(exc).__name__}. Check that the server runs and that "
-                "url= is right, and try again."
+                f"Could not {what} in Redis: {why}. Check that the server runs and that url= is right, and try again."
             ) from exc

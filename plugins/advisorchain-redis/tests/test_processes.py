@@ -85,12 +85,12 @@ async def _break(start: Any, url: str, prefix: str, reset_after: float) -> list[
     await turns()
     await anyio.to_thread.run_sync(start.wait, 30)
     first = int(redis.get(f"{prefix}:reached") or 0)  # type: ignore[arg-type]
-    states = [((await state.load("rates"))[0] or {})["state"]]
+    states = [((await state.load("circuit_breaker|circuit|rates"))[0] or {})["state"]]
     await anyio.sleep(max(0.0, breaker.circuit("rates").until - time.time()) + 0.05)
     await turns()
     await anyio.to_thread.run_sync(start.wait, 30)
     second = int(redis.get(f"{prefix}:reached") or 0)  # type: ignore[arg-type]
-    states.append(((await state.load("rates"))[0] or {})["state"])
+    states.append(((await state.load("circuit_breaker|circuit|rates"))[0] or {})["state"])
     await state.aclose()
     return [first, second, *states, state.saves, state.late]
 

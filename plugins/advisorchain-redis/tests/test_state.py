@@ -254,7 +254,7 @@ async def test_the_server_is_killed_and_restarted(
     await go(run, breaker, limit, error=TimeoutError())
     await go(run, breaker, limit, error=TimeoutError())
     assert breaker.states() == {"k": "open"}  # with the failure from before: the server has kept it
-    value, _ = await state.load("k")
+    value, _ = await state.load("circuit_breaker|circuit|k")
     assert value is not None and value["state"] == "open"
     bucket, _ = await state.load("rate_limit|tool|local/k|calls")
     assert bucket is not None and bucket["level"] == pytest.approx(1, abs=0.1)

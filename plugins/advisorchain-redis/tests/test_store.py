@@ -15,7 +15,7 @@ import pytest
 from advisorchain import AssistantMessage, ChatClient, ConfigurationError, MemoryStoreError, Message, UserMessage
 from advisorchain.advisors import MemoryAdvisor
 from advisorchain.testing import ScriptedModel, check_memory_store
-from advisorchain_redis import RedisStore
+from advisorchain_redis import RedisState, RedisStore
 
 
 def turn(number: int | str = 0) -> tuple[Message, ...]:
@@ -161,3 +161,44 @@ def test_on_one_event_loop_after_the_other(server: Any) -> None:
 async def test_a_message_that_is_no_json(store: RedisStore) -> None:
     with pytest.raises(MemoryStoreError, match="cannot be written as JSON"):
         await store.append("c", "t", [UserMessage(content="a", metadata={"x": object()})])
+
+
+@pytest.mark.parametrize("make", [RedisStore, RedisState])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:hunter/2@localhost:6379/0",
+        "redis://user:hunter#2@localhost:6379/0",
+        "redis://user:hunter?2@localhost:6379/0",
+        "redis://hunter:12/2@localhost:6379/0",
+        "redis://hunter:12?2@localhost:6379/0",
+        "redis://:hunter2@localhost:99999/0",
+        "redis://:hunter2@localhost:6379/chat",
+        "redis://:hunter2@[::1",
+        "redis://:hunter2@localhost:6379/0?db=chat",
+        "redis://:hunter2@localhost:6379/0?retries=3",
+        "hunter2",
+    ],
+)
+def test_a_url_that_is_none_is_refused_and_not_repeated(make: Any, url: str) -> None:
+    with pytest.raises(ConfigurationError, match="localhost:6379/0") as caught:
+        make(url)
+    assert "hunter" not in str(caught.value) and caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://",
+        "redis://localhost",
+        "redis://localhost:6379/",
+        "redis://[::1]:6379/3",
+        "rediss://user:p%40ss%2F@localhost:6379/0?ssl_cert_reqs=none",
+        "redis://localhost?db=2&protocol=3",
+        "unix:///var/run/redis.sock?db=1",
+        "unix://user:secret@/var/run/redis.sock",
+    ],
+)
+async def test_urls_are_taken(url: str) -> None:
+    store = RedisStore(url)
+    await store.aclose()
