@@ -112,7 +112,7 @@ def with_tools(
     """The explanation with a client's tools; ``return_direct`` are the client's overrides."""
     rows = []
     for tool in tools:
-        flag = return_direct.get(tool.name)
+        flag = return_direct.get(tool.policy_name)
         direct_from = tool.return_direct_from if flag is None else "client"
         rows.append(ToolRow(tool.name, tool.origin, tool.return_direct if flag is None else flag, direct_from))
     return replace(explanation, tools=tuple(rows))

@@ -7,11 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 from .context import Context
 from .events import ToolProgress
-from .messages import Part, TextPart, ToolCall, ToolMessage
+from .messages import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    Part,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UnknownPart,
+)
 
 if TYPE_CHECKING:
     from .exchange import ChatRequest
     from .tools.definition import Tool
+
+PART_TYPES = (TextPart, ImagePart, AudioPart, FilePart, ReasoningPart, ProviderPart, UnknownPart)
+"""What a tool may return as content."""
 
 _KEEP: Any = object()
 
@@ -119,10 +133,12 @@ class ToolResult:
 
     @property
     def structured(self) -> Any:
-        """The value as plain JSON data (dict or list), or None when the result is only text."""
+        """The value as plain JSON data (dict or list), or None when the result is only text and content parts."""
         if self._structured is not _KEEP:
             return self._structured
         value = self.artifact
+        if isinstance(value, PART_TYPES) or _is_parts(value):
+            return None
         if isinstance(value, dict | list) or hasattr(value, "model_dump") or hasattr(value, "__dataclass_fields__"):
             from pydantic_core import to_jsonable_python
 
@@ -185,6 +201,15 @@ class ToolResult:
     def __repr__(self) -> str:
         kind = "error" if self.is_error else "ok"
         return f"ToolResult({self.name!r}, {kind}, {self.content[:60]!r})"
+
+
+def _is_parts(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and isinstance(value[0], PART_TYPES)
+        and all(isinstance(item, PART_TYPES) for item in value)
+    )
 
 
 _new_result = ToolResult.__new__

@@ -80,7 +80,10 @@ class PreparedTurn(NamedTuple):
 
 async def _with_provided_tools(request: ChatRequest, providers: Sequence[ToolProvider]) -> ChatRequest:
     """Ask the tool providers, once per turn."""
-    found = list(request.tools)
     for provider in providers:
-        found.extend(await provided_tools(provider, request))
-    return request.replace(tools=ToolSet(found))
+        found = await provided_tools(provider, request)  # it sees those before it, and may name its own accordingly
+        if found:
+            request = request.replace(tools=ToolSet([*request.tools, *found]))
+        for source, text in (getattr(provider, "instructions", None) or {}).items():
+            request = request.with_instruction(f"About the tools of {source}: {text}")
+    return request

@@ -268,6 +268,8 @@ class AuditAdvisor(Advisor):
         }
         if turn.path:
             record["path"] = turn.path
+        if tool.policy_name != tool.name:  # what the server calls it
+            record["remote"] = tool.policy_name.removeprefix(f"{tool.source}/")[:200]
         return record
 
     def _tool_record(

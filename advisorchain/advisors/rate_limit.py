@@ -132,7 +132,7 @@ class RateLimitAdvisor(Advisor):
             user, the tenant, ... None there: a limit shared by all without one.
         burst: how many calls may come at once; default: ``calls``.
         max_wait: seconds a call may wait; 0: it is refused at once.
-        names: only these models, tools or sources.
+        names: only these models, tools (``server/tool`` for one of an MCP server) or sources.
         state: where the buckets are kept, for a limit that holds for all processes together; default: in this one.
             While it does not work, each process limits for itself, and asks again every 10 seconds.
         clock: seconds; default: monotonic, with a ``state`` Unix time, which processes share.
@@ -258,8 +258,9 @@ class RateLimitAdvisor(Advisor):
         if self.by == "model":
             return await call_next(invocation)
         tool = invocation.tool
-        limited = tool.source if self.by == "source" else f"{tool.source}/{tool.name}"
-        if self.names is None or limited in self.names or (self.by == "tool" and tool.name in self.names):
+        name = tool.policy_name
+        limited = tool.source if self.by == "source" else name if "/" in name else f"{tool.source}/{name}"
+        if self.names is None or limited in self.names or (self.by == "tool" and name in self.names):
             key = self._key(self.by, limited, invocation.context, invocation)
             await self._pass(key, f"{self.by.capitalize()} {(tool.name if self.by == 'tool' else limited)!r}", 0.0)
         return await call_next(invocation)

@@ -108,7 +108,7 @@ class RetryAdvisor(Advisor):
     Args:
         model: the policy for model calls (a `RetryPolicy`, or a mapping of its arguments); None: never.
         tool: the policy for tool calls; None: never.
-        tools: policies for some tools, by name; None: never.
+        tools: policies for some tools, by name (``server/tool`` for one of an MCP server); None: never.
         matchers: by source: which result texts are failures in disguise; as in `ToolFallbackAdvisor`. One that stays so
             is returned as it is.
         on_partial: ``"restart"``: repeat a model call although something of it was emitted; readers of the stream then
@@ -190,7 +190,7 @@ class RetryAdvisor(Advisor):
         return await self._tool_again(invocation, call_next, first, start)
 
     def _policy_of(self, invocation: ToolInvocation) -> RetryPolicy:
-        return self.tools.get(invocation.tool.name, self.tool)
+        return self.tools.get(invocation.tool.policy_name, self.tool)
 
     # After a failed first attempt: apart, so that the first one pays for no closure -----------------------------------
 

@@ -125,7 +125,7 @@ class ReturnDirectAdvisor(Advisor):
                     reasons.append(f"{result.name}: its result is an error")
                 continue
             tool = request.tools.get(result.name)
-            if tool is not None and tool.return_direct and overrides.get(result.name) is False:
+            if tool is not None and tool.return_direct and overrides.get(tool.policy_name) is False:
                 wanted = True
                 reasons.append(f"{result.name}: overridden by return_direct")
             elif result.source == "unknown":

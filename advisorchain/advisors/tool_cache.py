@@ -66,8 +66,8 @@ class ToolCacheAdvisor(Advisor):
         max_entries: how many results are kept; the one that was not asked for the longest goes first.
         scope: whose results these are: a context key or a function of the invocation, that gives the user, the tenant,
             ... None there: this call is not cached. Without a scope, tools that read the context are not cached.
-        tools: which tools are cached: names and tags, or a function of the tool. Default: those with
-            ``read_only=True``, except ``repeatable`` ones.
+        tools: which tools are cached: names and tags, or a function of the tool; a tool of an MCP server is named
+            ``server/tool``. Default: those with ``read_only=True``, except ``repeatable`` ones.
         clock: monotonic seconds.
     """
 
@@ -190,8 +190,9 @@ class ToolCacheAdvisor(Advisor):
             return None
         target = tool.target
         ids = tuple(map(id, target)) if isinstance(target, tuple) else id(target)
-        where = ids if tool.source == "local" else None  # a server's tools are made anew each time they are listed
-        return tool.source, tool.name, where, canonical_arguments(invocation.call.arguments), owner
+        # A server's tools may be made anew each time they are listed; then `target` says which server it is.
+        where = ids if tool.source == "local" or target is not tool else None
+        return tool.source, tool.policy_name, where, canonical_arguments(invocation.call.arguments), owner
 
 
 def _selector(tools: Selection | None) -> Callable[[Tool], bool]:
@@ -203,7 +204,7 @@ def _selector(tools: Selection | None) -> Callable[[Tool], bool]:
     names: frozenset[Any] = frozenset(given) if isinstance(given, Iterable) else frozenset([None])
     if not all(isinstance(name, str) for name in names):
         raise ConfigurationError(f"tools must be names and tags, or a function of the tool, not {tools!r}.")
-    return lambda tool: tool.name in names or not names.isdisjoint(tool.tags)
+    return lambda tool: tool.policy_name in names or not names.isdisjoint(tool.tags)
 
 
 def _hit(result: ToolResult) -> ToolResult:

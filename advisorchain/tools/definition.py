@@ -256,11 +256,19 @@ class Tool:
         """Whether ``handle`` may look at its `ToolContext`, so that the arguments alone do not make the result."""
         return True
 
+    @property
+    def policy_name(self) -> str:
+        """What policies call the tool: its name; a tool of an MCP server is ``server/name``, as the server names it.
+
+        So a policy for a tool of this program never holds for one from elsewhere that takes its name.
+        """
+        return self.name
+
     def is_direct(self, context: Context) -> bool:
         """Whether the result may be the answer: the call's or client's override over the tool's own flag."""
         overrides = context.get(RETURN_DIRECT)
         if overrides:
-            flag = overrides.get(self.name)
+            flag = overrides.get(self.policy_name)
             if flag is not None:
                 return flag
         return self.return_direct
@@ -331,7 +339,10 @@ def _check_name(name: Any) -> None:
 
 @runtime_checkable
 class ToolProvider(Protocol):
-    """A source of tools that is asked once per turn, before the first round."""
+    """A source of tools that is asked once per turn, before the first round.
+
+    It may have ``instructions``, a mapping of sources to texts that the system message says beside the tools.
+    """
 
     async def tools(self, request: ChatRequest) -> Iterable[Tool]:
         """The tools that are available now, for this request."""

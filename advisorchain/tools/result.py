@@ -6,15 +6,13 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from ..invocation import ToolResult
-from ..messages import AudioPart, FilePart, ImagePart, ProviderPart, ReasoningPart, TextPart, UnknownPart
+from ..invocation import PART_TYPES, ToolResult
+from ..messages import FilePart, TextPart
 
 MAX_RESULT_CHARS = 100_000
 """How many characters of a result the model reads by default (about 25,000 tokens)."""
 MAX_RESULT_BYTES = 16 * 1024 * 1024
 """How much text any result may have, a direct one too."""
-
-_PARTS = (TextPart, ImagePart, AudioPart, FilePart, ReasoningPart, ProviderPart, UnknownPart)
 
 
 def convert_result(value: Any) -> ToolResult:
@@ -37,9 +35,9 @@ def convert_result(value: Any) -> ToolResult:
         except UnicodeDecodeError:
             note = f"[binary data, {len(data)} bytes]"
             return ToolResult(note, parts=(FilePart(data=data[:MAX_RESULT_BYTES]),), artifact=value)
-    if isinstance(value, _PARTS):
+    if isinstance(value, PART_TYPES):
         return _from_parts((value,), value)
-    if isinstance(value, list | tuple) and value and all(isinstance(item, _PARTS) for item in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(item, PART_TYPES) for item in value):
         return _from_parts(tuple(value), value)
     if isinstance(value, str):  # a str subclass, for example a StrEnum
         return ToolResult(bounded(str.__str__(value)), artifact=value)

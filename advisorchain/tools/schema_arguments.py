@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..errors import ConfigurationError, ToolArgumentsError
+from .plain_schema import is_plain_schema
 
 NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 """The input schema of a tool that takes none."""
@@ -62,6 +63,16 @@ def check_schema(tool: str, schema: Mapping[str, Any]) -> None:
     """
     if not isinstance(schema, Mapping):
         raise ConfigurationError(f"Tool {tool!r}: input_schema must be a JSON schema of an object, not {schema!r}.")
+    if not is_plain_schema(schema):
+        _check_by_its_dialect(tool, schema)
+    remote = sorted(_remote_references(schema))
+    if remote:
+        raise ConfigurationError(
+            f"Tool {tool!r}: input_schema refers to {remote[0]!r}; nothing is fetched, so put it under $defs."
+        )
+
+
+def _check_by_its_dialect(tool: str, schema: Mapping[str, Any]) -> None:
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
 
@@ -70,11 +81,6 @@ def check_schema(tool: str, schema: Mapping[str, Any]) -> None:
     except SchemaError as error:
         where = ".".join(map(str, error.absolute_path)) or "schema"
         raise ConfigurationError(f"Tool {tool!r}: input_schema is no JSON schema: {where}: {error.message}") from None
-    remote = sorted(_remote_references(schema))
-    if remote:
-        raise ConfigurationError(
-            f"Tool {tool!r}: input_schema refers to {remote[0]!r}; nothing is fetched, so put it under $defs."
-        )
 
 
 def _remote_references(schema: Any) -> set[str]:

@@ -12,8 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
+from typing_extensions import is_typeddict  # knows its own TypedDict too, which pydantic wants before Python 3.12
 
 from ..errors import ConfigurationError
+from ..invocation import PART_TYPES
 from .definition import ToolContext
 from .model_arguments import ModelArguments, without_titles
 
@@ -121,8 +123,10 @@ def _type_hints(fn: Any, origin: str) -> dict[str, Any]:
 
 def output_schema(returns: Any) -> Mapping[str, Any] | None:
     """The JSON schema of a return type that is an object (model, dataclass, TypedDict), or None."""
+    if isinstance(returns, type) and issubclass(returns, PART_TYPES):
+        return None  # content, not data
     is_object = isinstance(returns, type) and (
-        issubclass(returns, BaseModel) or dataclasses.is_dataclass(returns) or typing.is_typeddict(returns)
+        issubclass(returns, BaseModel) or dataclasses.is_dataclass(returns) or is_typeddict(returns)
     )
     if not is_object:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import types
 from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,12 +27,10 @@ def run_within(running: Coroutine[Any, Any, T], seconds: float, tool: str) -> Ge
     Raises:
         ToolTimeoutError: the time is over.
     """
-    with _new_scope() as scope:
+    with new_scope() as scope:
         try:
             yielded = running.send(None)
-            import anyio
-
-            scope.deadline = anyio.current_time() + seconds
+            scope.deadline = _now() + seconds
             while True:
                 try:
                     sent = yield yielded
@@ -41,13 +40,24 @@ def run_within(running: Coroutine[Any, Any, T], seconds: float, tool: str) -> Ge
                 except BaseException as exc:
                     yielded = running.throw(exc)
                 else:
+                    if sent is None:  # asyncio sends nothing but None: from here on the interpreter itself passes it on
+                        return (yield from running)  # type: ignore[no-any-return]
                     yielded = running.send(sent)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
     raise ToolTimeoutError(f"The tool {tool!r} did not answer within {seconds:g} seconds.")
 
 
-def _new_scope() -> anyio.CancelScope:
+def _now() -> float:
+    """The loop's clock; on asyncio without asking which loop it is, twice."""
+    if in_trio():
+        import trio
+
+        return trio.current_time()
+    return asyncio.get_running_loop().time()
+
+
+def new_scope() -> anyio.CancelScope:
     """A cancel scope of the running loop; its class is looked up once, which saves half of its cost."""
     trio = in_trio()
     scope_type = _scope_types.get(trio)

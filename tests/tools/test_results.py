@@ -265,6 +265,16 @@ async def test_the_artifact_is_the_raw_value(run: Any, value: Any) -> None:
         assert result.structured["number"] == 3
 
 
+@pytest.mark.parametrize(
+    "value", [ImagePart(data=b"1"), [TextPart(text="a")], [TextPart(text="a"), ImagePart(data=b"1")]]
+)
+async def test_content_parts_are_no_structured_data(run: Any, value: Any) -> None:
+    model = ScriptedModel([[ToolCall("give")]])
+    response = await run(ChatClient(model, tools=[returning(value, return_direct=True)]), "go")
+    (result,) = response.direct_results
+    assert result.structured is None and result.artifact is value
+
+
 async def test_a_generator_runs_in_the_tools_thread(run: Any) -> None:
     threads: list[int] = []
 

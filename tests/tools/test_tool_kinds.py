@@ -7,8 +7,19 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
-from advisorchain import ChatClient, ConfigurationError, Tool, ToolCall, ToolContext, ToolMessage, ToolResult, tool
+from advisorchain import (
+    ChatClient,
+    ConfigurationError,
+    ImagePart,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolMessage,
+    ToolResult,
+    tool,
+)
 from advisorchain.testing import ScriptedModel
 
 
@@ -268,11 +279,26 @@ def test_output_schema() -> None:
         """Given."""
         return {}
 
+    class Sum(TypedDict):
+        sum: int
+
+    @tool
+    def add(a: int, b: int) -> Sum:
+        """Add."""
+        return {"sum": a + b}
+
     @tool
     def text(city: str) -> str:
         """Text."""
         return city
 
+    @tool
+    def picture() -> ImagePart:
+        """A picture."""
+        return ImagePart(data=b"1")
+
+    assert picture.output_schema is None  # content, not data
+    assert add.output_schema is not None and add.output_schema["properties"] == {"sum": {"type": "integer"}}
     assert weather.output_schema is not None
     assert weather.output_schema["properties"] == {"city": {"type": "string"}, "degrees": {"type": "number"}}
     assert given.output_schema == {"type": "object", "properties": {}}

@@ -120,9 +120,25 @@ def _tool_text(message: ToolMessage, has_media: bool) -> str:
 def _media(message: ToolMessage, provider: str) -> list[dict[str, Any]]:
     if isinstance(message.content, str):
         return []
-    media = [_part(part, provider) for part in message.content if isinstance(part, ImagePart | AudioPart | FilePart)]
-    found = [part for part in media if part is not None]
+    media = [part for part in message.content if isinstance(part, ImagePart | AudioPart | FilePart)]
+    found = [_returned(part, message, provider) for part in media]
     return [_text(f"Returned by the tool {message.name} (call {message.call_id}):"), *found] if found else []
+
+
+def _returned(part: ImagePart | AudioPart | FilePart, message: ToolMessage, provider: str) -> dict[str, Any]:
+    """What a tool returned beside text; a note in place of what cannot be sent, because that must not end the turn."""
+    kind = part.kind if message.trusted else f"{part.kind} of {message.source}"
+    name = (part.name if isinstance(part, FilePart) else None) or part.media_type or "without a name"
+    if (
+        part.url is not None and not message.trusted
+    ):  # an address of a stranger is not fetched, nor an uploaded file read
+        return _text(f"[{kind}, {name}: not shown, it is only an address]")
+    try:
+        sent = _part(part, provider)
+    except ConfigurationError as error:
+        logger.warning("What the tool %r returned is not sent to the model: %s", message.name, error)
+        sent = None
+    return sent or _text(f"[{kind}, {name}: cannot be shown here]")
 
 
 def _content(content: str | tuple[Part, ...], provider: str) -> str | list[dict[str, Any]]:

@@ -133,6 +133,32 @@ def test_media_of_the_last_batch_are_sent_too() -> None:
     assert [message["role"] for message in batch] == ["tool", "user"]
 
 
+@pytest.mark.parametrize(
+    ("part", "note"),
+    [
+        (FilePart(url="demo://resource/1", name="Resource 1"), "[file, Resource 1: cannot be shown here]"),
+        (AudioPart(url="https://example.org/a.wav"), "[audio, without a name: cannot be shown here]"),
+        (ImagePart(data=b"unknown"), "[image, without a name: cannot be shown here]"),
+    ],
+)
+def test_what_a_tool_returned_and_cannot_be_sent_does_not_end_the_turn(part: Any, note: str) -> None:
+    batch = sent(ToolMessage(call_id="c1", name="find", content=(TextPart(text="found"), part, ImagePart(data=PNG))))
+    assert batch[0]["content"].startswith("found\n")
+    _, noted, image = batch[1]["content"]
+    assert noted == {"type": "text", "text": note}
+    assert image["type"] == "image_url"
+
+
+@pytest.mark.parametrize("url", ["https://10.0.0.1/x", "file-abc123", "demo://x"])
+@pytest.mark.parametrize("kind", [FilePart, ImagePart, AudioPart])
+def test_an_address_that_an_untrusted_server_returns_is_not_sent(kind: Any, url: str) -> None:
+    """The provider would fetch it, or show a file that somebody else has uploaded."""
+    message = ToolMessage(call_id="c1", name="find", content=(kind(url=url),), source="web", trusted=False)
+    assert url not in json.dumps(sent(message))
+    own = sent(ToolMessage(call_id="c1", name="find", content=(FilePart(url="file-abc123"),)))
+    assert own[1]["content"][1] == {"type": "file", "file": {"file_id": "file-abc123"}}
+
+
 def test_provider_parts_go_back_to_their_provider_only() -> None:
     details = [{"type": "reasoning.encrypted", "data": "x"}]
     message = AssistantMessage(
