@@ -15,6 +15,8 @@
     ├── ToolLoopLimitError        a limit of the tool loop, with ``on_limit="raise"``
     ├── TurnAbortedError          raised by an advisor or a tool to end the turn at once
     ├── BudgetExceededError       a budget is spent; raised before the next model call
+    ├── McpError                  an MCP server failed, or does not keep to the protocol
+    │   └── McpConnectionError    it could not be reached: nothing was sent
     ├── RateLimitError            a rate limit is reached and the wait is too long
     ├── AuditError                a record could not be written, and the audit is required; or a file cannot be checked
     ├── MemoryStoreError          a memory store failed to load or to append
@@ -195,6 +197,41 @@ class RateLimitError(AdvisorChainError):
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class McpError(AdvisorChainError):
+    """An MCP server failed, or does not keep to the protocol.
+
+    Args:
+        server: its name.
+        reason: what happened, without secrets and without the server's own words; may be shown to a user.
+        transient: the same call may succeed later.
+        code: the JSON-RPC code of the server's answer, if there was one.
+        status: the HTTP status of the server's answer, if it was an error.
+        detail: what the server itself said, for the log.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        reason: str,
+        *,
+        transient: bool = False,
+        code: int | None = None,
+        status: int | None = None,
+        detail: str = "",
+    ) -> None:
+        super().__init__(f"MCP server {server!r}: {reason}")
+        self.server = server
+        self.reason = reason
+        self.transient = transient
+        self.code = code
+        self.status = status
+        self.detail = detail
+
+
+class McpConnectionError(McpError):
+    """An MCP server could not be reached; nothing was sent to it."""
 
 
 class SharedStateError(AdvisorChainError):

@@ -20,6 +20,8 @@ from .errors import (
     AdvisorChainError,
     CircuitOpenError,
     ConfigurationError,
+    McpConnectionError,
+    McpError,
     ModelError,
     ToolArgumentsError,
     ToolPermissionError,
@@ -258,7 +260,7 @@ def _of_status(status: int | None) -> FailureClass | None:
     return "permission" if status in PERMISSION_STATUS else "permanent"
 
 
-def _of_model_error(error: ModelError) -> FailureClass:
+def _by_its_word(error: ModelError | McpError) -> FailureClass:
     if error.transient:
         return "transient"
     return "permission" if error.status in PERMISSION_STATUS else "permanent"
@@ -291,10 +293,11 @@ def _by_looks(error: BaseException) -> FailureClass | None:
 
 
 _BUILT_IN: dict[type[BaseException], FailureClass | Judge] = {
-    ModelError: _of_model_error,
+    ModelError: _by_its_word,
     ToolTimeoutError: "transient",
     ToolPermissionError: "permission",
     CircuitOpenError: "transient",
+    McpError: _by_its_word,
     AdvisorChainError: _of_own_error,
     PermissionError: "permission",
     TimeoutError: "transient",
@@ -305,7 +308,7 @@ _BUILT_IN: dict[type[BaseException], FailureClass | Judge] = {
     asyncio.IncompleteReadError: "transient",
 }
 _BUILT_IN_UNSENT: frozenset[type[BaseException]] = frozenset(
-    {ConnectionRefusedError, socket.gaierror, CircuitOpenError}
+    {ConnectionRefusedError, socket.gaierror, CircuitOpenError, McpConnectionError}
 )
 
 DEFAULT_FAILURES = FailureTable()

@@ -24,6 +24,11 @@ RELIED_ON = {
         CircuitBreakerAdvisor FALLBACK_LANGUAGE FallbackTexts MemoryAdvisor ModelFallbackAdvisor
         RetryAdvisor RetryPolicy ReturnDirectAdvisor ToolCallingAdvisor ToolFallbackAdvisor
     """,
+    "advisorchain.mcp": """
+        Elicitation InMemoryPins ListedTool McpCaller McpServer McpTools MCP_CALLER MCP_META Pin PinFile PinStore
+        Pinning Question RemoteTool Sampling ServerStatus ToolFilter ToolMatch TRACE_CONTEXT
+        mcp_app mcp_server serve_tools
+    """,
     "advisorchain.models": "ChatModel KeywordModel",
     "advisorchain.memory": "InMemoryStore SqliteStore MemoryStore LastTurns LastMessages TokenWindow",
     "advisorchain.testing": "ScriptedModel check_advisor check_audit_sink check_memory_store check_shared_state",
@@ -32,7 +37,7 @@ RELIED_ON = {
 
 ALSO_PUBLIC = """
     AdvisorChain AudioPart AuditError BudgetExceededError ChatNext ChatStream Context Emit Event FilePart
-    FunctionAdvisor ImagePart Ledger
+    FunctionAdvisor ImagePart Ledger McpConnectionError McpError
     Message Part PartDelta ProviderPart RateLimitError ReasoningDelta ReasoningPart Runtime SharedStateError
     StopReason Tap TextPart
     CircuitOpenError FailureTable ToolArgumentsError ToolCallDelta ToolExecution ToolNext ToolPermissionError

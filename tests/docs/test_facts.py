@@ -12,6 +12,7 @@ import pytest
 
 import advisorchain.advisors
 import advisorchain.audit
+import advisorchain.mcp
 import advisorchain.memory
 import advisorchain.models
 import advisorchain.testing
@@ -66,6 +67,17 @@ def test_the_tree_of_errors_is_the_one_of_the_source() -> None:
         ("tools.md", "threads.MAX_ABANDONED_THREADS", "When **32** threads"),
         ("tools.md", "batch.CONCURRENCY", "at most 8 at once"),
         ("streaming.md", "stream.QUEUED_EVENTS", "Above 256 unread events"),
+        ("mcp.md", "mcp.server.CONNECT_SECONDS", "| `connect_timeout` | 10 s |"),
+        ("mcp.md", "mcp.server.LIST_SECONDS", "| `list_timeout` | 10 s |"),
+        ("mcp.md", "mcp.server.CALL_SECONDS", "| `call_timeout` | 60 s |"),
+        ("mcp.md", "mcp.server.LIST_TTL_SECONDS", "after 300\nseconds (`list_ttl`)"),
+        ("mcp.md", "mcp.server.MAX_TOOLS", "`max_tools` (10,000)"),
+        ("mcp.md", "mcp.server.MAX_DESCRIPTION_CHARS", "`max_description_chars` (4,000)"),
+        ("mcp.md", "mcp.server.MAX_RESULT_BYTES", "`max_result_bytes` (8 MiB)"),
+        ("mcp.md", "mcp.conversion.MAX_PARTS", "more than 200 parts"),
+        ("mcp.md", "mcp.naming.MAX_NAME", "longer than 64 characters"),
+        ("mcp-serving.md", "mcp.tool_server.PAGE_SIZE", "pages of 1,000"),
+        ("mcp-serving.md", "cli.mcp_serve.ENDS_WITHIN", "after 5 seconds whatever still"),
         ("sub-agents.md", "sub_agent.SUB_AGENT_TIMEOUT", "600 seconds"),
         ("writing-an-advisor.md", "context.TURN_END_SECONDS", "have 5\nseconds"),
     ],
@@ -91,5 +103,6 @@ def test_the_changelog_names_what_there_is() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`@?([A-Z]\w+|chat_advisor|tool_advisor|tool|dump_messages|load_messages)`", text))
     lazy = {*advisorchain.models.__all__, *advisorchain.advisors.__all__, *advisorchain.testing.__all__}
+    lazy |= {*advisorchain.mcp.__all__}
     public = {*dir(advisorchain), *lazy, *advisorchain.audit.__all__, *advisorchain.memory.__all__}
     assert named - public == {"OpenAIModel", "PostgresStore", "RedisState", "RedisStore"}

@@ -1,17 +1,14 @@
 """The fixture ``aimock``: a real server of another project that plays the providers' protocols, @copilotkit/aimock.
 
-Installed once with npm into a cache outside the repository: ``$ADVISORCHAIN_TEST_CACHE``, or ``advisorchain-tests`` in
-the user's cache directory.
+Installed once with npm, see `node_packages`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import queue
 import re
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -21,6 +18,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from node_packages import missing, node_packages
+
+__all__ = ["Aimock", "address_of", "missing", "running_aimock"]
 
 VERSION = "1.43.0"
 STARTS_WITHIN = 30.0
@@ -118,36 +118,8 @@ def address_of(process: subprocess.Popen[str], seconds: float) -> str:
     raise RuntimeError(f"{process.args!r} did not start within {seconds:g} s:\n{''.join(seen)}")
 
 
-def missing(what: str, why: str) -> Exception:
-    """The outcome of a test whose server cannot run here: a skip that is told at the end, a failure in CI."""
-    reason = f"{what} MISSING: {why}"
-    if os.environ.get("CI") == "true":
-        return pytest.fail.Exception(f"{reason} (CI=true)", pytrace=False)
-    return pytest.skip.Exception(reason)
-
-
 def _installed() -> Path:
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        raise missing("Node", "the tests against aimock need node and npm on the PATH")
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = Path(os.environ.get("ADVISORCHAIN_TEST_CACHE") or Path(home) / "advisorchain-tests")
-    folder = cache / f"aimock-{VERSION}"
-    if folder.is_dir():
-        return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    # Installed beside its place and moved there: another process may be doing the same.
-    fresh = Path(tempfile.mkdtemp(prefix="aimock-", dir=cache))
-    command = [npm, "install", "-E", "--no-audit", "--no-fund", f"@copilotkit/aimock@{VERSION}"]
-    done = subprocess.run(command, cwd=fresh, capture_output=True, text=True, timeout=300)
-    if done.returncode != 0:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise missing("aimock", f"npm could not install it: {done.stderr.strip()[-500:]}")
-    try:
-        fresh.rename(folder)
-    except OSError:
-        shutil.rmtree(fresh, ignore_errors=True)
-    return folder
+    return node_packages(f"aimock-{VERSION}", f"@copilotkit/aimock@{VERSION}")
 
 
 def _read(output: IO[str], lines: queue.SimpleQueue[str | None]) -> None:

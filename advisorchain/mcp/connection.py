@@ -1,0 +1,269 @@
+"""`Connection`: one MCP server on one event loop, connected when it is needed; any task may call and close."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import anyio
+
+from ..circuit import Circuit, CircuitRules
+from ..errors import AdvisorChainError, McpConnectionError, McpError, ToolError
+from ..shield import run_shielded
+from .link import Link, again, closed, code_of, passes, took_all, words
+from .listed_tool import ListedTool
+from .listing import listed_tools
+from .server import Era, McpServer
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.types import CallToolResult
+
+logger = logging.getLogger("advisorchain.mcp")
+
+RULES = CircuitRules(failures=3, reset_after=60.0, window=None)
+"""A server that could not be connected or listed three times in a row is left alone for a minute, then tried once."""
+
+_CLOSED, _BAD_REQUEST, _NO_METHOD, _BAD_PARAMS = -32000, -32600, -32601, -32602  # codes of JSON-RPC and MCP
+_SESSION_GONE = ("Session not found", "Session terminated")
+
+
+class Seen(NamedTuple):
+    """What a server has listed, when, and over which life of the connection."""
+
+    tools: Mapping[str, ListedTool]
+    at: float
+    link: Link
+
+
+class Connection:
+    """One server on one event loop: connected when it is needed, and anew after it was lost.
+
+    Attributes:
+        server: which.
+        seen: what it has listed last, or None.
+        error: why it could not be connected or listed last time, or None.
+        circuit: the record of connecting and listing, see `RULES`.
+    """
+
+    def __init__(self, server: McpServer, check: Callable[[Sequence[ListedTool]], Awaitable[None]]) -> None:
+        self.server = server
+        self.seen: Seen | None = None
+        self.error: McpError | None = None
+        self.circuit = Circuit()
+        self._check = check
+        self._era: Era = server.era
+        self._link: Link | None = None
+        self._links: list[Link] = []  # also those that are still closing
+        self._lock = anyio.Lock()
+        self._failures = 0
+        self._closings = 0
+
+    @property
+    def client(self) -> Client | None:
+        """The SDK's client while it is connected, or None."""
+        return self._link.client if self._link is not None and self._link.alive else None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether what was listed still counts: no change was told, no new connection, not too old."""
+        seen = self.seen
+        if seen is None or seen.link.dirty or not seen.link.alive:
+            return False
+        ttl = self.server.list_ttl
+        return ttl is None or anyio.current_time() - seen.at < ttl
+
+    async def refresh(self) -> None:
+        """List the tools, if what was listed does not count any more.
+
+        Who comes while that is under way shares its outcome: a server that is mute costs everybody its time once.
+
+        Raises:
+            McpError: the server could not be connected or listed, or is left alone for a while.
+        """
+        failures, closings = self._failures, self._closings
+        async with self._lock:
+            if self.fresh:
+                return
+            if self._closings != closings:
+                raise closed(self.server)
+            if self._failures != failures and self.error is not None:
+                raise again(self.error)
+            now = anyio.current_time()
+            self.circuit, admission = self.circuit.admit(now, RULES)
+            if not admission.admitted:
+                raise McpConnectionError(
+                    self.server.name,
+                    f"it failed {RULES.failures} times in a row and is left alone for {RULES.reset_after:g} s.",
+                    transient=True,
+                )
+            try:
+                await self._list()
+            except McpError as exc:
+                if self._closings == closings:  # else it was ended by us
+                    self.circuit = self.circuit.failed(admission, anyio.current_time(), RULES)
+                    self._failures += 1
+                    self.error = exc
+                raise
+            except BaseException:
+                self.circuit = self.circuit.released(admission, anyio.current_time())
+                raise
+            self.circuit = self.circuit.succeeded(admission, anyio.current_time())
+            self.error = None
+
+    async def call(
+        self, tool: ListedTool, arguments: dict[str, Any], progress: Any = None, meta: dict[str, Any] | None = None
+    ) -> CallToolResult:
+        """Call a tool, as it was listed. Never twice, whatever happens.
+
+        Raises:
+            McpConnectionError: the server could not be reached.
+            McpError: it failed, or the connection was lost.
+            ToolError: it refuses the call, in words for the model.
+        """
+        link = self._link
+        if link is None or not link.alive or self.seen is None or self.seen.link is not link:
+            # Connected anew since the tool was offered: the server may be another one by now.
+            try:
+                await self.refresh()
+            except McpError as exc:
+                raise again(exc, McpConnectionError) from exc  # whatever it was, the call was not sent
+            if self.seen is None:
+                raise closed(self.server)
+            link = self.seen.link
+        if not _same(self.seen.tools.get(tool.name), tool):
+            raise ToolError(f"The tool {tool.name!r} is not what it was when it was offered, so it was not called.")
+
+        try:
+            return await link.call_tool(tool.name, arguments, progress, meta)
+        except AdvisorChainError:
+            raise
+        except Exception as exc:
+            raise self._call_error(exc, link, tool.name) from exc
+
+    async def aclose(self) -> None:
+        """Close the connection and wait for its end, also of the child process; a later use opens a new one."""
+        self._closings += 1
+        links, self._links, self._link = self._links, [], None
+        self.seen = self.error = None
+        self.circuit = Circuit()
+        for link in links:
+            link.drop(closed(self.server))
+
+        async def ended() -> None:
+            for link in links:
+                await link.wait_ended()
+
+        if not all(link.ended for link in links):
+            self._links += links  # who else closes meanwhile waits too
+            await run_shielded(ended)
+
+    # One life after the other ----------------------------------------------------------------------------------------
+
+    def _start(self, era: Era, seconds: float) -> Link:
+        link = self._link = Link(self.server, era, seconds)
+        self._links = [*(link for link in self._links if not link.ended), link]
+        link.start()
+        return link
+
+    async def _connected(self) -> Link:
+        link = self._link
+        if link is not None and not link.alive:
+            link.drop()
+        if link is None or link.over:
+            link = self._start(self._era, self.server.connect_timeout)
+        if link.client is None:
+            await self._opened(link)
+            link = self._link or link
+        return link
+
+    async def _opened(self, link: Link) -> None:
+        """Wait until it is connected; when the newest protocol fails, try the handshake of before 2026 once."""
+        try:
+            await link.ready()
+            return
+        except McpError as exc:
+            if self._link is not link:  # closed meanwhile
+                raise
+            if self.server.era != "auto" or exc.status is not None or isinstance(exc.__cause__, OSError):
+                raise
+            self._era = "legacy" if link.era == "auto" else "auto"
+            left = self.server.connect_timeout - (anyio.current_time() - link.began)
+            if link.era != "auto" or took_all(exc) or left < self.server.connect_timeout / 2:
+                raise  # the time is over; the next attempt speaks the other protocol
+        other = self._start("legacy", left)
+        try:
+            await other.ready()
+        except McpError:
+            self._era = self.server.era
+            raise
+
+    async def _list(self) -> None:
+        link = await self._connected()
+        link.dirty = False
+        at = anyio.current_time()
+        try:
+            tools = await self._tools_of(link)
+            await self._check(tools)
+        except BaseException:
+            link.dirty = True  # what it has told is still to be looked at
+            raise
+        self.seen = Seen({tool.name: tool for tool in reversed(tools)}, at, link)
+
+    async def _tools_of(self, link: Link) -> list[ListedTool]:
+        try:
+            with anyio.fail_after(self.server.list_timeout):
+                return await link.during(lambda client: listed_tools(client, self.server))  # type: ignore[no-any-return]
+        except TimeoutError:
+            link.drop()  # it may be stuck; the next attempt begins anew
+            raise McpError(
+                self.server.name, f"it did not list its tools within {self.server.list_timeout:g} s.", transient=True
+            ) from None
+        except AdvisorChainError:
+            raise
+        except Exception as exc:
+            code, status = code_of(exc), link.trace.status
+            if code == _NO_METHOD and status is None:
+                return []  # it has resources or prompts only
+            link.drop()
+            raise McpError(
+                self.server.name, "it could not list its tools.", transient=passes(status), code=code, status=status,
+                detail=link.trace.last_line or words(exc),
+            ) from exc  # fmt: skip
+
+    def _call_error(self, exc: Exception, link: Link, tool: str) -> Exception:
+        """What a failed call means, and whether the connection is still of use."""
+        from pydantic import ValidationError
+
+        server, code, said, status = self.server.name, code_of(exc), words(exc), link.trace.status
+        if code == _CLOSED and "byte limit" in said:
+            return ToolError(f"The result of {tool!r} is larger than the connection takes. Ask for less at once.")
+        if code is None and isinstance(exc, RuntimeError | ValidationError):
+            logger.warning("MCP server %r breaks its own schema in a result of %r: %s", server, tool, said)
+            return ToolError(f"The tool {tool!r} gave a result that does not fit what it promises.")
+        if code == _BAD_PARAMS:
+            return ToolError(f"The tool {tool!r} refused the call: {said}")
+        if code == _BAD_REQUEST and said in _SESSION_GONE:  # it was restarted, and has not looked at the call
+            link.drop()
+            return McpConnectionError(server, "it has ended the session.", transient=True, code=code, status=status)
+        if code is None or code == _CLOSED:
+            lost = McpError(
+                server, "the connection was lost during the call.", transient=True, code=code,
+                status=status, detail=link.trace.last_line or said,
+            )  # fmt: skip
+            link.drop(lost)
+            return lost
+        return McpError(
+            server, f"it answered with error {code}.", transient=code in (-32603, -32001) and passes(status), code=code,
+            status=status, detail=said,
+        )  # fmt: skip
+
+
+def _same(now: ListedTool | None, then: ListedTool) -> bool:
+    """Whether a tool still is what was offered; what it says of itself in ``_meta`` may change."""
+    return now is then or (
+        now is not None
+        and (now.description, now.input_schema, now.annotations, now.title, now.output_schema)
+        == (then.description, then.input_schema, then.annotations, then.title, then.output_schema)
+    )

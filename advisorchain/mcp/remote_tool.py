@@ -1,0 +1,162 @@
+"""`RemoteTool`: a tool of an MCP server, as the model sees it and calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ToolArgumentsError
+from ..invocation import ToolResult
+from ..tools.definition import Tool, ToolContext
+from ..tools.schema_arguments import SchemaArguments, argument_error, parse_arguments
+from .conversion import tool_result
+from .listed_tool import ListedTool
+from .return_direct import Direct
+from .server import McpServer
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+_HINTS = {
+    "read_only": "readOnlyHint",
+    "destructive": "destructiveHint",
+    "idempotent": "idempotentHint",
+    "open_world": "openWorldHint",
+}
+
+
+class RemoteTool(Tool):
+    """A tool of an MCP server. ``source`` is the server's name, ``listed`` what the server says of the tool.
+
+    Made by `McpTools`. Its arguments are checked here only as far as a stranger's schema cannot do harm: the server
+    checks them itself.
+    """
+
+    listed: ListedTool
+    server: McpServer
+    direct: Direct
+
+    def __init__(
+        self,
+        listed: ListedTool,
+        server: McpServer,
+        connection: Callable[[], Connection],
+        *,
+        name: str,
+        description: str,
+        title: str,
+        input_schema: Mapping[str, Any],
+        direct: Direct,
+    ) -> None:
+        arguments: Any = SchemaArguments(input_schema) if server.trusted else OuterArguments(input_schema)
+        self._set(
+            listed=listed, server=server, direct=direct, input_schema=input_schema, _arguments=arguments,
+            _connection=connection,
+        )  # fmt: skip
+        settings: dict[str, Any] = {setting: listed.hint(hint) for setting, hint in _HINTS.items()}
+        settings |= {
+            "name": name,
+            "title": title,
+            "description": description,
+            "output_schema": listed.output_schema,
+            "meta": listed.meta,
+            "tags": listed.tags,
+            "timeout": server.call_timeout,
+            "return_direct": direct.value,
+            "source": server.name,
+            "trusted": server.trusted,
+            "origin": f"MCP server {server.name!r}",
+        }
+        super().__init__(**settings | dict(server.overrides.get(listed.name, {})))
+        self._set(return_direct_from=direct.source)
+
+    @property
+    def policy_name(self) -> str:
+        """``server/name``, by the server's own name for the tool."""
+        return f"{self.source}/{self.listed.name}"
+
+    @property
+    def reads_context(self) -> bool:
+        """Whether something of the context is sent along (``meta=`` of the server)."""
+        return bool(self.server.meta)
+
+    @property
+    def target(self) -> Any:
+        """What runs behind the tool: its server."""
+        return self.server
+
+    async def handle(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Call the server.
+
+        Raises:
+            McpError: the server could not be reached, or failed.
+            ToolError: the server refused the call.
+        """
+        connection: Connection = self._connection()  # type: ignore[attr-defined]
+        progress = context.progress if context.request.streaming else None
+        result = await connection.call(self.listed, arguments, progress, self._meta(context))
+        direct = self.is_direct(context.context)
+        return tool_result(result, tool=self.name, max_bytes=self.server.max_result_bytes, direct=direct)
+
+    def _meta(self, context: ToolContext) -> dict[str, Any] | None:
+        """What goes along in ``_meta``: what the server's ``meta`` lists, and nothing else."""
+        if not self.server.meta:
+            return None
+        values = {key: context.context.get(name) for key, name in self.server.meta.items()}
+        return {key: value for key, value in values.items() if value is not None} or None
+
+    def __repr__(self) -> str:
+        return f"<RemoteTool {self.name!r}: {self.policy_name}>"
+
+
+class OuterArguments:
+    """Checks only what lies open: required and unknown names, and plain types.
+
+    A whole JSON schema can be made so that checking it takes for ever (``pattern``, references that branch). Null
+    passes for an argument that may be missing: many models write it for "nothing", and the server knows what it takes.
+    """
+
+    __slots__ = ("_closed", "_properties", "_required")
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        properties = schema.get("properties")
+        self._properties: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+        required = schema.get("required")
+        self._required = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+        self._closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+
+    def validate(self, tool: str, arguments: dict[str, Any] | str | None) -> dict[str, Any]:
+        """The parsed arguments.
+
+        Raises:
+            ToolArgumentsError: malformed, or not what the schema says on its outside.
+        """
+        parsed = parse_arguments(tool, arguments)
+        if problems := self._problems(parsed):
+            error: ToolArgumentsError = argument_error(tool, problems)
+            raise error
+        return parsed
+
+    def _problems(self, arguments: dict[str, Any]) -> list[str]:
+        problems = [f"{name}: is required" for name in self._required if name not in arguments]
+        for name, value in arguments.items():
+            schema = self._properties.get(name)
+            if schema is None:
+                if self._closed:
+                    problems.append(f"{name[:100]}: there is no such argument")
+            elif value is None and name not in self._required:
+                continue
+            elif isinstance(schema, Mapping) and isinstance(kind := schema.get("type"), str) and not _is(value, kind):
+                problems.append(f"{name}: must be of type {kind}")
+        return problems
+
+
+def _is(value: Any, kind: str) -> bool:
+    if kind in ("integer", "number"):
+        sound = isinstance(value, int) or (isinstance(value, float) and (kind == "number" or value.is_integer()))
+        return sound and not isinstance(value, bool)
+    expected = _TYPES.get(kind)
+    return expected is None or isinstance(value, expected)
+
+
+_TYPES: dict[str, type] = {"string": str, "boolean": bool, "object": dict, "array": list, "null": type(None)}

@@ -1,0 +1,17 @@
+"""Whether the MCP SDK is installed; it comes with the extra ``mcp``."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from ..errors import ConfigurationError
+
+
+def require_sdk() -> None:
+    """Check that it is; does not import it.
+
+    Raises:
+        ConfigurationError: it is not; says how to get it.
+    """
+    if find_spec("mcp") is None:
+        raise ConfigurationError('MCP needs the extra mcp: pip install "advisorchain[mcp]".')
