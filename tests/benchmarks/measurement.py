@@ -177,7 +177,7 @@ def _ticks() -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> dict[str, str]:
+def quick_imports() -> dict[str, str]:
     """An environment in which imports find bytecode: without it, they would measure the compiler."""
     cache = Path(tempfile.gettempdir()) / f"advisorchain-benchmark-{os.getuid() if hasattr(os, 'getuid') else 0}"
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
@@ -194,7 +194,7 @@ def import_seconds(name: str) -> float:
     """CPU seconds of an import in a fresh interpreter."""
     code = f"import time; start = time.process_time(); {IMPORTS[name]}; print(time.process_time() - start)"
     command = [sys.executable, "-c", code]
-    return float(subprocess.run(command, env=_environment(), check=True, capture_output=True, text=True).stdout)
+    return float(subprocess.run(command, env=quick_imports(), check=True, capture_output=True, text=True).stdout)
 
 
 async def import_sample(name: str) -> Sample:
@@ -210,7 +210,7 @@ async def import_sample(name: str) -> Sample:
 def peak_megabytes(name: str) -> float | None:
     """By how many MB W6 raises the memory of a fresh process at its peak; None where the system cannot tell."""
     command = [sys.executable, __file__, name]
-    printed = subprocess.run(command, env=_environment(), check=True, capture_output=True, text=True).stdout.strip()
+    printed = subprocess.run(command, env=quick_imports(), check=True, capture_output=True, text=True).stdout.strip()
     return float(printed) if printed else None
 
 
