@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", default=str)
 
+EXIT_SECONDS = 10.0
+"""How long the end of the process waits for what is still open on the background loop, for example child processes."""
+
 _lock = threading.Lock()
 _portal: BlockingPortal | None = None
 _portal_thread: threading.Thread | None = None
@@ -35,6 +39,13 @@ def _forget_portal() -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_forget_portal)
+
+
+def _stop_portal() -> None:
+    """End the background loop as ``asyncio.run`` does: what runs on it is cancelled, and closes what it holds."""
+    if _portal is not None and _portal_thread is not None and _portal_thread.is_alive():
+        _portal.start_task_soon(_portal.stop, True)
+        _portal_thread.join(EXIT_SECONDS)
 
 
 def background_portal() -> BlockingPortal:
@@ -62,6 +73,8 @@ def background_portal() -> BlockingPortal:
             )
             _portal_thread.start()
             ready.wait()
+            atexit.unregister(_stop_portal)  # of a loop before this one
+            atexit.register(_stop_portal)
             _portal = found[0]
         return _portal
 

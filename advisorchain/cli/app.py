@@ -18,8 +18,10 @@ from ..client import ChatClient
 from .audit import audit_app
 from .choice import ChosenModel, UsageProblem, check_names, choose_model, load_tools
 from .display import Flow, make_printable, open_console, print_wrapped
+from .mcp import mcp_app
 from .memory import memory_app
 from .problems import one_line_errors
+from .termination import end_on_sigterm
 
 app = typer.Typer(
     name="advisorchain",
@@ -31,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(audit_app)
+app.add_typer(mcp_app)
 app.add_typer(memory_app)
 
 
@@ -62,6 +65,7 @@ def run_app() -> None:
     """Run the command line of this process."""
     make_printable(sys.stdout)
     make_printable(sys.stderr)
+    end_on_sigterm()
     app(prog_name="advisorchain")
 
 
@@ -86,6 +90,7 @@ def advisorchain(
 def demo(
     lang: Annotated[Lang, typer.Option("--lang", "-l", help="The language.")] = Lang.en,
     model: ModelOption = None,
+    mcp: Annotated[bool, typer.Option("--mcp", help="Four MCP servers, of which one is killed half-way.")] = False,
     resilience: Annotated[
         bool, typer.Option("--resilience", help="The travel desk while its budget service fails, hangs and recovers.")
     ] = False,
@@ -98,21 +103,35 @@ def demo(
     """Ask a travel desk three times: directly, summarised, streamed; with a timeline of what happened.
 
     It runs offline with the keyword model unless --model names another one. With --resilience: five turns of one
-    conversation, with memory, audit, retry, fallback and circuit breaker around a service that fails; a script plays
-    the model.
+    conversation, with memory, audit, retry, fallback and circuit breaker around a service that fails. With --mcp: four
+    turns with the tools of four MCP servers, each a process of its own; one dies. A script plays the model in both.
     """
     with one_line_errors(verbose):
+        if mcp and resilience:
+            raise UsageProblem("--mcp and --resilience are two demos: give one of them.")
+        if directory is not None and not resilience:
+            raise UsageProblem("--dir goes with --resilience.")
+        if mcp:
+            _show_mcp(lang, model, verbose)
+            return
         if resilience:
             _show_resilience(lang, model, directory, verbose)
             return
-        if directory is not None:
-            raise UsageProblem("--dir goes with --resilience.")
         from .demo import Demo
         from .demo_texts import TEXTS
 
         chosen = choose_model(model or "keyword")
         shown = Demo(chosen, TEXTS[lang.value], open_console())
         anyio.run(shown.show)
+
+
+def _show_mcp(lang: Lang, model: str | None, verbose: bool) -> None:
+    from .mcp_demo_view import show_mcp
+
+    chosen = choose_model(model) if model is not None else None
+    anyio.run(
+        show_mcp, lang.value, chosen.model if chosen else None, chosen.name if chosen else None, open_console(), verbose
+    )
 
 
 def _show_resilience(lang: Lang, model: str | None, directory: Path | None, verbose: bool) -> None:

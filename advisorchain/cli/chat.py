@@ -14,6 +14,7 @@ from ..errors import AdvisorChainError
 from ..messages import Message, UserMessage
 from .choice import described
 from .display import one_line
+from .termination import exit_code, was_terminated
 from .turns import TurnView
 
 PROMPT = "you> "
@@ -32,7 +33,7 @@ class Conversation:
         self._by_hand = sys.stdin.isatty()
 
     def run(self) -> int:
-        """Converse until ``/exit``, the end of the input, or a second Ctrl-C; returns the exit code."""
+        """Converse until ``/exit``, the end of the input, a second Ctrl-C or SIGTERM; returns the exit code."""
         if self._by_hand:
             with suppress(ImportError):
                 importlib.import_module("readline")  # line editing and history for input()
@@ -48,8 +49,8 @@ class Conversation:
                 if text:
                     self._turn(text)
             except KeyboardInterrupt:
-                if interrupted:
-                    return 130
+                if interrupted or was_terminated():
+                    return exit_code()
                 interrupted = True
                 self._note(("cancelled; " if asking else "") + "Ctrl-C again or /exit leaves.")
 

@@ -85,10 +85,10 @@ def _openai(name: str) -> ChatNext:
     return model
 
 
-def load_tools(specs: Iterable[str]) -> list[Any]:
+def load_tools(specs: Iterable[str], option: str = "--tools") -> list[Any]:
     """The objects that ``module:object`` names; the current directory is importable.
 
-    A class without required arguments is called; a list gives all its items.
+    A class without required arguments is called; a list gives all its items. ``option`` is what errors call it.
 
     Raises:
         UsageProblem: not of that form.
@@ -98,32 +98,32 @@ def load_tools(specs: Iterable[str]) -> list[Any]:
         sys.path.insert(0, os.getcwd())
     found: list[Any] = []
     for spec in specs:
-        value = _load(spec)
+        value = _load(spec, option)
         found.extend(value if isinstance(value, list | tuple) else [value])
     return found
 
 
-def _load(spec: str) -> Any:
+def _load(spec: str, option: str) -> Any:
     module_name, colon, path = spec.partition(":")
     if not (module_name and colon and path):
-        raise UsageProblem(f"--tools {spec!r}: write module:object, for example my_tools:weather.")
+        raise UsageProblem(f"{option} {spec!r}: write module:object, for example my_tools:weather.")
     try:
         value: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as exc:  # the module is the user's own code
-        raise ConfigurationError(f"--tools {spec!r}: cannot import {module_name}: {described(exc)}") from exc
+        raise ConfigurationError(f"{option} {spec!r}: cannot import {module_name}: {described(exc)}") from exc
     for name in path.split("."):
         try:
             value = getattr(value, name)
         except AttributeError:
             near = difflib.get_close_matches(name, dir(value), 1)
             hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise ConfigurationError(f"--tools {spec!r}: {module_name} has no {name!r}{hint}") from None
+            raise ConfigurationError(f"{option} {spec!r}: {module_name} has no {name!r}{hint}") from None
     if inspect.isclass(value):
         try:
             return value()
         except Exception as exc:  # again the user's own code
             raise ConfigurationError(
-                f"--tools {spec!r}: cannot make a {value.__name__}: {described(exc)}. Name an instance instead."
+                f"{option} {spec!r}: cannot make a {value.__name__}: {described(exc)}. Name an instance instead."
             ) from exc
     return value
 

@@ -54,10 +54,10 @@ class Narration:
         flow.write(text)
         flow.end_line()
 
-    def state(self, text: str, mark: str, style: str) -> None:
-        """Print a text behind a coloured mark."""
-        self.console.print(" " * INDENT, end="")
-        flow = self._marked(INDENT, mark, style)
+    def state(self, text: str, mark: str, style: str, further: int = 0) -> None:
+        """Print a text behind a coloured mark, ``further`` columns in."""
+        self.console.print(" " * (INDENT + further), end="")
+        flow = self._marked(INDENT + further, mark, style)
         flow.write(text)
         flow.end_line()
 

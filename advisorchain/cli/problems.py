@@ -13,11 +13,12 @@ import typer
 from ..errors import AdvisorChainError
 from .choice import UsageProblem, described
 from .display import clean, one_line
+from .termination import exit_code, was_terminated
 
 
 @contextmanager
 def one_line_errors(verbose: bool = False) -> Generator[None]:
-    """An error is one line on stderr, and code 1; a wrong command line is code 2, Ctrl-C 130."""
+    """An error is one line on stderr, and code 1; a wrong command line is code 2, Ctrl-C 130, SIGTERM 143."""
     handler = _LineHandler(verbose)
     logger = logging.getLogger("advisorchain")
     level = logger.level
@@ -31,7 +32,7 @@ def one_line_errors(verbose: bool = False) -> Generator[None]:
     except UsageProblem as exc:
         raise _failed(str(exc), 2) from exc
     except KeyboardInterrupt:
-        raise _failed("cancelled", 130) from None
+        raise _failed("terminated" if was_terminated() else "cancelled", exit_code()) from None
     except Exception as exc:
         logger.debug("The command failed", exc_info=exc)
         raise _failed(_described(exc), 1) from exc
