@@ -268,7 +268,7 @@ class CircuitBreakerAdvisor(Advisor):
         request = request.replace(tools=kept, options=options)
         if self.notice is None:
             return request
-        return request.with_instruction(self.notice.format(titles=", ".join(tool.title for tool in left_out)))
+        return request.with_instruction(self.notice.format(titles=", ".join(tool.label for tool in left_out)))
 
     # One call --------------------------------------------------------------------------------------------------------
 

@@ -218,7 +218,7 @@ class ToolFallbackAdvisor(Advisor):
         # A breaker that left a tool out of the request refuses a call of it in the place of an unknown tool.
         tool = invocation.request.tools.get(invocation.tool.name) or invocation.tool
         texts = self._texts_for(context)
-        title = tool.title or tool.name
+        title = tool.label or tool.name
         contact = self._contact(texts)
         if kind == "transient":
             text = texts.degraded.format(title=title, contact=contact)

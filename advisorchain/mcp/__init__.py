@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .callbacks import Elicitation, Question, Sampling
-    from .exposure import MCP_CALLER, MCP_META, TRACE_CONTEXT, McpCaller
+    from .exposure import MCP_CALLER, MCP_META, McpCaller
     from .filters import ToolFilter, ToolMatch
     from .listed_tool import ListedTool
     from .pin_file import PinFile
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .serving import mcp_app, mcp_server, serve_tools
     from .status import ServerStatus
     from .tools import McpTools
+    from .trace_context import TRACE_CONTEXT
 
 _MODULES = {
     "Elicitation": "callbacks",
@@ -24,7 +25,7 @@ _MODULES = {
     "Sampling": "callbacks",
     "MCP_CALLER": "exposure",
     "MCP_META": "exposure",
-    "TRACE_CONTEXT": "exposure",
+    "TRACE_CONTEXT": "trace_context",
     "McpCaller": "exposure",
     "ToolFilter": "filters",
     "ToolMatch": "filters",

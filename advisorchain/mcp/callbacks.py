@@ -7,11 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic_core import to_json
 
 from ..errors import ConfigurationError
 from ..messages import AssistantMessage, AudioPart, ImagePart, Message, Part, SystemMessage, TextPart, UserMessage
 from ..options import ChatOptions
-from .cleaning import cleaned
+from .cleaning import cleaned, cleaned_schema
 from .server import McpServer
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("advisorchain.mcp")
 
 QUESTION_CHARS = 4_000
+URL_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +33,9 @@ class Question:
     Attributes:
         server: the name of the server that asks.
         message: its question, cleaned of what does not show.
-        schema: JSON schema of the answer, an object of plain values; empty for a ``url``.
-        url: an address that the user should open in place of an answer here, or None. Never opened by itself.
+        schema: JSON schema of the answer, an object of plain values, its texts cleaned; empty for a ``url``.
+        url: an address (http or https) that the user should open in place of an answer here, or None. Never opened by
+            itself.
     """
 
     server: str
@@ -52,17 +57,21 @@ class Sampling:
         client: answers; its advisors see every request.
         max_calls: answers for the life of the `McpServer`.
         max_tokens: output tokens of one answer, at most; the server may ask for fewer.
+        max_chars: characters of one request, with images and sounds as base64; a longer one is refused.
 
     Raises:
         ConfigurationError: a limit makes no sense.
     """
 
-    def __init__(self, client: ChatClient, *, max_calls: int = 10, max_tokens: int = 1_000) -> None:
-        if min(max_calls, max_tokens) < 1:
-            raise ConfigurationError("max_calls and max_tokens must be at least 1.")
+    def __init__(
+        self, client: ChatClient, *, max_calls: int = 10, max_tokens: int = 1_000, max_chars: int = 100_000
+    ) -> None:
+        if min(max_calls, max_tokens, max_chars) < 1:
+            raise ConfigurationError("max_calls, max_tokens and max_chars must be at least 1.")
         self.client = client
         self.max_calls = max_calls
         self.max_tokens = max_tokens
+        self.max_chars = max_chars
         self.calls = 0
         """How many answers were given."""
 
@@ -84,18 +93,34 @@ def _elicitation(server: McpServer, ask: Elicitation) -> Any:
         from mcp.types import ElicitResult
 
         message = cleaned(params.message, limit=QUESTION_CHARS)[0]
-        schema = getattr(params, "requested_schema", None) or {}
-        question = Question(server=server.name, message=message, schema=schema, url=getattr(params, "url", None))
+        schema = cleaned_schema(getattr(params, "requested_schema", None) or {})[0]
+        url = getattr(params, "url", None)
+        if url is not None and not _is_web_address(url):
+            logger.warning("MCP server %r sends the user to what is no plain web address; it is told no.", server.name)
+            return ElicitResult(action="cancel")
+        question = Question(server=server.name, message=message, schema=schema, url=url)
         try:
             answer = await ask(question)
+            if answer is None:
+                return ElicitResult(action="decline")
+            content = dict(answer)
+            to_json(content)  # what cannot be sent would end the connection
         except Exception:
             logger.exception("MCP server %r asked the user something, and elicitation= failed", server.name)
             return ElicitResult(action="cancel")
-        if answer is None:
-            return ElicitResult(action="decline")
-        return ElicitResult(action="accept", content=dict(answer) or None)
+        return ElicitResult(action="accept", content=content or None)
 
     return elicit
+
+
+def _is_web_address(url: str) -> bool:
+    """Whether an address leads where it seems to: plain characters, http or https, no user before the host."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= URL_CHARS
+    return plain and parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
 
 
 def _sampling(server: McpServer, sampling: Sampling) -> Any:
@@ -105,6 +130,9 @@ def _sampling(server: McpServer, sampling: Sampling) -> Any:
         if sampling.calls >= sampling.max_calls:
             logger.warning("MCP server %r has used up its %d answers of the model.", server.name, sampling.max_calls)
             return ErrorData(code=INTERNAL_ERROR, message="The budget for sampling is used up.")
+        if len(params.model_dump_json(include={"messages", "system_prompt"})) > sampling.max_chars:
+            logger.warning("MCP server %r asks the model too much: max_chars is %d.", server.name, sampling.max_chars)
+            return ErrorData(code=INTERNAL_ERROR, message=f"At most {sampling.max_chars} characters may be sent.")
         sampling.calls += 1
         try:
             messages: list[Message] = [_message(message) for message in params.messages]
@@ -120,8 +148,9 @@ def _sampling(server: McpServer, sampling: Sampling) -> Any:
             logger.exception("MCP server %r asked for an answer of the model, which failed", server.name)
             return ErrorData(code=INTERNAL_ERROR, message="The model could not answer.")
         reason = "maxTokens" if response.stop_reason == "length" else "endTurn"
+        text = response.text.encode(errors="replace").decode()  # half of a surrogate pair cannot be sent
         return CreateMessageResult(
-            role="assistant", content=TextContent(text=response.text), model="advisorchain", stop_reason=reason
+            role="assistant", content=TextContent(text=text), model="advisorchain", stop_reason=reason
         )
 
     return sample

@@ -25,8 +25,10 @@ logger = logging.getLogger("advisorchain.mcp")
 RULES = CircuitRules(failures=3, reset_after=60.0, window=None)
 """A server that could not be connected or listed three times in a row is left alone for a minute, then tried once."""
 
-_CLOSED, _BAD_REQUEST, _NO_METHOD, _BAD_PARAMS = -32000, -32600, -32601, -32602  # codes of JSON-RPC and MCP
+_CLOSED, _BAD_REQUEST, _NO_METHOD, _BAD_PARAMS, _NO_JSON = -32000, -32600, -32601, -32602, -32700  # of JSON-RPC, MCP
 _SESSION_GONE = ("Session not found", "Session terminated")
+_LOST = ("Connection closed", "SSE stream")
+"""How the SDK begins to say that the connection is gone; with a code, -32000, that servers use as they like."""
 
 
 class Seen(NamedTuple):
@@ -237,7 +239,7 @@ class Connection:
         from pydantic import ValidationError
 
         server, code, said, status = self.server.name, code_of(exc), words(exc), link.trace.status
-        if code == _CLOSED and "byte limit" in said:
+        if code in (_CLOSED, _NO_JSON) and "byte limit" in said:
             return ToolError(f"The result of {tool!r} is larger than the connection takes. Ask for less at once.")
         if code is None and isinstance(exc, RuntimeError | ValidationError):
             logger.warning("MCP server %r breaks its own schema in a result of %r: %s", server, tool, said)
@@ -247,7 +249,7 @@ class Connection:
         if code == _BAD_REQUEST and said in _SESSION_GONE:  # it was restarted, and has not looked at the call
             link.drop()
             return McpConnectionError(server, "it has ended the session.", transient=True, code=code, status=status)
-        if code is None or code == _CLOSED:
+        if code is None or (code == _CLOSED and said.startswith(_LOST)):
             lost = McpError(
                 server, "the connection was lost during the call.", transient=True, code=code,
                 status=status, detail=link.trace.last_line or said,

@@ -54,8 +54,6 @@ MCP_CALLER = ContextKey[McpCaller]("advisorchain.mcp.caller")
 """In the context of a call that came over MCP: who called."""
 MCP_META = ContextKey[Mapping[str, Any]]("advisorchain.mcp.meta")
 """In the context of a call that came over MCP: those keys of the request's ``_meta`` that ``request_meta=`` allows."""
-TRACE_CONTEXT = ContextKey[Mapping[str, str]]("advisorchain.trace_context")
-"""The W3C trace context that came with the call: ``traceparent``, perhaps ``tracestate`` and ``baggage``."""
 
 
 class ExposedTools:

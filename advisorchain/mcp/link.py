@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from ..shield import in_trio
 from ..tools.timeout import new_scope
 from .cleaning import cleaned
 from .opening import Trace, opened
-from .server import Era, McpServer
+from .server import Era, McpServer, place_of
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -267,5 +268,9 @@ def code_of(exc: BaseException) -> int | None:
 
 
 def words(exc: BaseException) -> str:
-    """What an exception says, on one line and without anything that does not show."""
-    return " ".join(cleaned(str(getattr(exc, "message", None) or exc), limit=300)[0].split())
+    """What an exception says, on one line and without anything that does not show; addresses without their secrets."""
+    said = _ADDRESS.sub(lambda found: place_of(found[0]), str(getattr(exc, "message", None) or exc)[:2000])
+    return " ".join(cleaned(said, limit=300)[0].split())
+
+
+_ADDRESS = re.compile(r"https?://[^\s'\"<>]+", re.IGNORECASE)

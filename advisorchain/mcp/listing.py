@@ -5,12 +5,18 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import anyio.lowlevel
+
 from ..errors import McpError
 from .listed_tool import ListedTool
 from .server import McpServer
 
 if TYPE_CHECKING:
     from mcp import Client
+
+
+MAX_LIST_BYTES = 67_108_864
+"""How large the list of tools of one server may be in all, as JSON: 64 MiB."""
 
 
 async def listed_tools(client: Client, server: McpServer) -> list[ListedTool]:
@@ -26,6 +32,7 @@ async def listed_tools(client: Client, server: McpServer) -> list[ListedTool]:
     tools: list[ListedTool] = []
     cursor: str | None = None
     seen: set[str] = set()
+    size = 0
     while True:
         request = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
         try:
@@ -46,12 +53,16 @@ async def listed_tools(client: Client, server: McpServer) -> list[ListedTool]:
         tools += [tool for tool in found if tool.name in known]
         if len(tools) > server.max_tools:
             raise McpError(server.name, f"it lists more than {server.max_tools} tools (max_tools).")
+        size += sum(map(_size, found))
+        if size > MAX_LIST_BYTES:
+            raise McpError(server.name, f"its list of tools is larger than {MAX_LIST_BYTES} bytes.")
         cursor = page.next_cursor
         if cursor is None:
             return tools
         if cursor in seen:
             raise McpError(server.name, "its list of tools never ends: a page leads back to an earlier one.")
         seen.add(cursor)
+        await anyio.lowlevel.checkpoint()  # a server in this process may answer without one, and never end
 
 
 @lru_cache(maxsize=1)
@@ -80,6 +91,16 @@ def _listed(tool: Any, server: McpServer) -> ListedTool:
         task_support=getattr(execution, "task_support", None),
         trusted=server.trusted,
     )
+
+
+def _size(tool: ListedTool) -> int:
+    """How large the tool is as JSON; 0 for one that is nested too deeply to be written, which is left out later."""
+    from pydantic_core import to_json
+
+    try:
+        return len(to_json(tool, fallback=str))
+    except ValueError:
+        return 0
 
 
 def _first_error(exc: Any) -> str:

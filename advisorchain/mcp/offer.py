@@ -32,6 +32,8 @@ PAUSE_EVERY = 0.01
 LARGE_SCHEMA = 2_000
 """From how many characters of JSON on a schema is checked on a thread: 200,000, the most, take seconds."""
 TITLE_CHARS = 200
+NAME_CHARS = 256
+"""How long a server's name for a tool may be; the protocol says 128. It stands in messages, policies and the audit."""
 BROKEN = "its definition is broken:"
 """How the reason begins when a tool is left out because nothing can be made of it."""
 
@@ -86,7 +88,9 @@ async def offered(
     wanted: list[ListedTool] = []
     times = Counter(tool.name for tool in listed)
     for tool in {tool.name: tool for tool in reversed(listed)}.values():
-        if tool.task_support == "required":
+        if len(tool.name) > NAME_CHARS:
+            offer.left_out[f"{tool.name[:50]}..."] = f"{BROKEN} its name has {len(tool.name)} characters"
+        elif tool.task_support == "required":
             offer.left_out[tool.name] = "it can only be run as a task, which is not supported"
         elif not server.permits(tool) or not permits(tool):
             offer.left_out[tool.name] = "a filter leaves it out"
@@ -134,6 +138,7 @@ async def _make(
     """Make a tool that can be called, or say why not."""
     notes: list[str] = []
     title, found = cleaned(tool.title or "", limit=TITLE_CHARS)
+    title = " ".join(title.split())
     notes += [f"title: {note}" for note in found]
     description, found = cleaned(tool.description, limit=server.max_description_chars)
     notes += [f"description: {note}" for note in found]

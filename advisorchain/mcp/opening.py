@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from ..errors import ConfigurationError
 from .server import Era, McpServer
@@ -21,8 +21,6 @@ logger = logging.getLogger("advisorchain.mcp")
 
 LISTEN_SECONDS = 1.0
 """How long connecting waits until the server tells its changes; from then on none is missed."""
-READ_SECONDS = 300.0
-"""How long an HTTP answer may be silent."""
 
 
 class Trace:
@@ -128,7 +126,9 @@ async def _stdio(server: McpServer, trace: Trace, stack: AsyncExitStack) -> Any:
 async def _http(server: McpServer, trace: Trace, stack: AsyncExitStack) -> Any:
     from mcp.client.streamable_http import streamable_http_client
 
-    client = await stack.enter_async_context(await _http_client(server, trace))
+    from .http_client import http_client
+
+    client = await stack.enter_async_context(await http_client(server, trace))
     return streamable_http_client(
         _without_userinfo(server.url), http_client=client, max_sse_event_size=line_limit(server)
     )
@@ -137,7 +137,9 @@ async def _http(server: McpServer, trace: Trace, stack: AsyncExitStack) -> Any:
 async def _sse(server: McpServer, trace: Trace, stack: AsyncExitStack) -> Any:
     from mcp.client.sse import sse_client
 
-    client = await _http_client(server, trace)
+    from .http_client import READ_SECONDS, http_client
+
+    client = await http_client(server, trace)
 
     def factory(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
         return client
@@ -152,30 +154,6 @@ async def _in_process(server: McpServer, trace: Trace, stack: AsyncExitStack) ->
 
 _Target = Callable[[McpServer, Trace, AsyncExitStack], Awaitable[Any]]
 _TARGETS: dict[str, _Target] = {"stdio": _stdio, "http": _http, "sse": _sse, "in_process": _in_process}
-
-
-async def _http_client(server: McpServer, trace: Trace) -> Any:
-    import httpx2
-
-    async def note_status(response: Any) -> None:
-        status = response.status_code
-        if status == 405 and response.request.method == "GET":
-            return  # many servers have no stream of their own; that is no error
-        trace.status = status if status >= 400 else None
-
-    given = server.headers
-    headers = given if given is None or isinstance(given, Mapping) else await given()
-    parts = urlsplit(server.url)
-    auth = server.auth
-    if auth is None and parts.username is not None:
-        auth = httpx2.BasicAuth(unquote(parts.username), unquote(parts.password or ""))
-    return httpx2.AsyncClient(
-        headers=dict(headers or {}),
-        auth=auth,
-        timeout=httpx2.Timeout(server.connect_timeout, read=READ_SECONDS),
-        event_hooks={"response": [note_status]},
-        follow_redirects=False,
-    )
 
 
 def _without_userinfo(url: str) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ToolArgumentsError
+from pydantic_core import to_json
+
+from ..errors import ConfigurationError, ToolArgumentsError, ToolError
 from ..invocation import ToolResult
 from ..tools.definition import Tool, ToolContext
 from ..tools.schema_arguments import SchemaArguments, argument_error, parse_arguments
+from .cleaning import cleaned
 from .conversion import tool_result
 from .listed_tool import ListedTool
 from .return_direct import Direct
 from .server import McpServer
+from .trace_context import sent_trace
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -23,6 +27,8 @@ _HINTS = {
     "idempotent": "idempotentHint",
     "open_world": "openWorldHint",
 }
+PROGRESS_CHARS = 1_000
+"""How long the message of a progress report may be."""
 
 
 class RemoteTool(Tool):
@@ -76,8 +82,14 @@ class RemoteTool(Tool):
         return f"{self.source}/{self.listed.name}"
 
     @property
+    def label(self) -> str:
+        """The title, if the server is trusted or the title is from ``overrides``; else the name."""
+        ours = self.trusted or "title" in self.server.overrides.get(self.listed.name, {})
+        return self.title if ours else self.name
+
+    @property
     def reads_context(self) -> bool:
-        """Whether something of the context is sent along (``meta=`` of the server)."""
+        """Whether something of the context is sent along that the server can answer by (``meta=`` of the server)."""
         return bool(self.server.meta)
 
     @property
@@ -90,23 +102,54 @@ class RemoteTool(Tool):
 
         Raises:
             McpError: the server could not be reached, or failed.
-            ToolError: the server refused the call.
+            ToolError: the server refused the call, or the arguments cannot be sent.
+            ConfigurationError: something of the context that ``meta=`` lists cannot be sent.
         """
+        meta = self._meta(context)
+        if not _is_sendable(arguments):  # half way out, it would end the connection for all other calls too
+            raise ToolError(f"The arguments for {self.name!r} cannot be sent: they have broken characters.")
         connection: Connection = self._connection()  # type: ignore[attr-defined]
-        progress = context.progress if context.request.streaming else None
-        result = await connection.call(self.listed, arguments, progress, self._meta(context))
+        progress = _shown_progress(context) if context.request.streaming else None
+        result = await connection.call(self.listed, arguments, progress, meta)
         direct = self.is_direct(context.context)
         return tool_result(result, tool=self.name, max_bytes=self.server.max_result_bytes, direct=direct)
 
     def _meta(self, context: ToolContext) -> dict[str, Any] | None:
-        """What goes along in ``_meta``: what the server's ``meta`` lists, and nothing else."""
-        if not self.server.meta:
-            return None
-        values = {key: context.context.get(name) for key, name in self.server.meta.items()}
-        return {key: value for key, value in values.items() if value is not None} or None
+        """What goes along in ``_meta``: the trace context, what the server's ``meta`` lists, and nothing else."""
+        found: dict[str, Any] = sent_trace(context.context)
+        for key, name in self.server.meta.items():
+            value = context.context.get(name)
+            if value is None:
+                continue
+            if not _is_sendable(value):
+                raise ConfigurationError(
+                    f"MCP server {self.source!r}: meta= sends {key!r} along, but its value in the context, of type "
+                    f"{type(value).__name__}, is no JSON."
+                )
+            found[key] = value
+        return found or None
 
     def __repr__(self) -> str:
         return f"<RemoteTool {self.name!r}: {self.policy_name}>"
+
+
+def _is_sendable(value: Any) -> bool:
+    """Whether it can be written as JSON in UTF-8, which has no form for half of a surrogate pair."""
+    try:
+        to_json(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _shown_progress(context: ToolContext) -> Callable[[float, float | None, str | None], Awaitable[None]]:
+    """Reports of the server to the stream, with a message that can be shown."""
+
+    async def report(progress: float, total: float | None = None, message: str | None = None) -> None:
+        shown = None if message is None else cleaned(message, limit=PROGRESS_CHARS)[0]
+        await context.progress(progress, total, shown)
+
+    return report
 
 
 class OuterArguments:

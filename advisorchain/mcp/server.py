@@ -255,9 +255,7 @@ class McpServer:
             return PurePath(self.command).name
         if self.transport == "in_process":
             return "in this process"
-        parts = urlsplit(self.url)
-        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
+        return place_of(self.url)
 
     def replace(self, **changes: Any) -> McpServer:
         """A changed copy."""
@@ -266,6 +264,16 @@ class McpServer:
     def __repr__(self) -> str:
         trusted = ", trusted" if self.trusted else ""
         return f"<McpServer {self.name!r}: {self.transport}, {self.place}{trusted}>"
+
+
+def place_of(url: str) -> str:
+    """An address without what may be secret in it: user, password, query and fragment."""
+    try:
+        parts = urlsplit(url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    except ValueError:
+        return "an address"
 
 
 def _check_seconds(where: str, label: str, value: Any, *, optional: bool) -> None:

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 
 from .child import Process, ended, receive, send
 from .server import McpServer
@@ -28,6 +29,8 @@ FLUSH_SECONDS = 0.5
 """How long the end of a connection waits until what was sent is written."""
 WATCH_SECONDS = 0.5
 """How often is looked whether the child still runs."""
+MAX_ASKED = 100
+"""How many requests of the server may wait for an answer; what it asks beyond that is not heard."""
 _CLOSED = -32000
 _SEEN = 200
 """How much of both ends of a message is searched for its id."""
@@ -57,10 +60,11 @@ async def child_process(server: McpServer, trace: Trace) -> AsyncGenerator[Any]:
     incoming, read_stream = anyio.create_memory_object_stream[Any](0)
     write_stream, outgoing = anyio.create_memory_object_stream[Any](0)
     written = anyio.Event()
+    asked: set[int | str] = set()  # the requests of the server that have no answer yet
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_read, process, incoming, line_limit(server), server.name)
-            group.start_soon(_write, process, outgoing, incoming, written)
+            group.start_soon(_read, process, incoming, asked, line_limit(server), server.name)
+            group.start_soon(_write, process, outgoing, incoming, asked, written)
             group.start_soon(_listen, process, trace, server.name)
             group.start_soon(_watch, process, incoming)
             try:
@@ -82,7 +86,7 @@ async def child_process(server: McpServer, trace: Trace) -> AsyncGenerator[Any]:
 # While it lives ------------------------------------------------------------------------------------------------------
 
 
-async def _read(process: Process, incoming: Any, limit: int, name: str) -> None:
+async def _read(process: Process, incoming: Any, asked: set[int | str], limit: int, name: str) -> None:
     """Read messages until the output ends; what nobody takes any more is read on, so that the child can end."""
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
@@ -99,6 +103,11 @@ async def _read(process: Process, incoming: Any, limit: int, name: str) -> None:
                         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                     except ValueError:
                         logger.debug("MCP server %r wrote a line that is no message: %.200r", name, line)
+                        await anyio.lowlevel.checkpoint()  # thousands of them are in one chunk
+                        continue
+                    if not _is_heard(message, asked):
+                        logger.debug("MCP server %r asks more than can be answered", name)
+                        await anyio.lowlevel.checkpoint()
                         continue
                     try:
                         await incoming.send(SessionMessage(message))
@@ -106,12 +115,30 @@ async def _read(process: Process, incoming: Any, limit: int, name: str) -> None:
                         taken = False  # the client is gone
 
 
-async def _write(process: Process, outgoing: Any, incoming: Any, written: anyio.Event) -> None:
+def _is_heard(message: Any, asked: set[int | str]) -> bool:
+    """Whether a message is passed on. Each request takes a task, and a server might never read the answers."""
+    method = getattr(message, "method", None)
+    if method is None:
+        return True
+    if method == "notifications/cancelled":
+        number = (message.params or {}).get("requestId")
+        if isinstance(number, int | str):  # else it is nobody's
+            asked.discard(number)  # it gets no answer
+    elif (number := getattr(message, "id", None)) is not None:
+        if number in asked or len(asked) >= MAX_ASKED:
+            return False
+        asked.add(number)
+    return True
+
+
+async def _write(process: Process, outgoing: Any, incoming: Any, asked: set[int | str], written: anyio.Event) -> None:
     try:
         async with outgoing:
             async for message in outgoing:
                 text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await send(process.stdin, text.encode() + b"\n")
+                if not hasattr(message.message, "method"):
+                    asked.discard(message.message.id)
     except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
         incoming.close()  # so that no request waits for an answer for ever
     finally:

@@ -21,8 +21,9 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from .exposure import MCP_CALLER, MCP_META, TRACE_CONTEXT, ExposedTools, McpCaller
+from .exposure import MCP_CALLER, MCP_META, ExposedTools, McpCaller
 from .outgoing import annotate_direct, wire_result, wire_tool
+from .trace_context import TRACE_CONTEXT, received_trace
 
 logger = logging.getLogger("advisorchain.mcp")
 
@@ -30,7 +31,6 @@ PAGE_SIZE = 1000
 """How many tools one answer to ``tools/list`` holds."""
 WATCH_SECONDS = 0.5
 """How often registries are looked at for changes that clients are to be told."""
-TRACE_KEYS = ("traceparent", "tracestate", "baggage")
 
 _Context = ServerRequestContext[Any, Any]
 
@@ -137,8 +137,7 @@ class ToolServer(Server[Any]):
             ),
             MCP_META: {key: meta[key] for key in self._request_meta if key in meta},
         }
-        trace = {key: meta[key] for key in TRACE_KEYS if isinstance(meta.get(key), str)}
-        if "traceparent" in trace:
+        if trace := received_trace(meta):
             values[TRACE_CONTEXT] = trace
         return values
 

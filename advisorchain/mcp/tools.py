@@ -30,6 +30,9 @@ from .status import ServerState, ServerStatus
 
 logger = logging.getLogger("advisorchain.mcp")
 
+MAX_TOLD = 100
+"""How many notes about tools of one server get into the log; all are in `McpTools.status`."""
+
 _Named = tuple[tuple[Any, ...], ToolSet, tuple[Tool, ...]]
 
 
@@ -77,7 +80,8 @@ class McpTools:
         self._loops: WeakKeyDictionary[Any, list[_Source]] = WeakKeyDictionary()
         self._latest: list[_Source] = []
         self._named: _Named | None = None
-        self._told: set[str] = set()
+        self._told: dict[str, set[str]] = {}
+        self._told_bare: set[str] = set()
 
     async def tools(self, request: ChatRequest) -> Sequence[Tool]:
         """The tools that the servers offer now; asked once per turn. Tools of the request keep their names."""
@@ -163,14 +167,25 @@ class McpTools:
             tools.append(offer.tool(listed, names[listed.server, listed.name]))
         return tuple(tools)
 
+    def _tell(self, server: str, note: str) -> None:
+        """Say once what was found wrong with a tool. A server that always has something new does not fill the log."""
+        told = self._told.setdefault(server, set())
+        if note in told or len(told) > MAX_TOLD:
+            return
+        told.add(note)
+        if len(told) > MAX_TOLD:
+            logger.warning("More is wrong with tools of MCP server %r: McpTools.status() has it.", server)
+        else:
+            logger.warning("MCP tool %s/%s", server, note)
+
     def _tell_bare(self, overrides: Iterable[str], others: ToolSet) -> None:
         """Say once that a bare name is that of a tool of this program."""
         remote = {
             tool.listed.name: tool for tool in (self._named[2] if self._named else ()) if isinstance(tool, RemoteTool)
         }
         for name in overrides:
-            if name in remote and name not in self._told and others.get(name) is None:
-                self._told.add(name)
+            if name in remote and name not in self._told_bare and others.get(name) is None:
+                self._told_bare.add(name)
                 logger.warning(
                     "return_direct names %r, which is a tool of MCP server %r: write %r. A bare name is that of a tool "
                     "of this program.", name, remote[name].source, remote[name].policy_name,
@@ -209,16 +224,10 @@ class _Source:
         )  # fmt: skip
         for name, notes in self.offer.notes.items():
             for note in notes:
-                if (said := f"{self.server.name}/{_shown(name)}: {note}") not in tools._told:
-                    tools._told.add(said)
-                    logger.warning("MCP tool %s", said)
+                tools._tell(self.server.name, f"{_shown(name)}: {note}")
         for name, why in self.offer.left_out.items():
-            if (
-                why.startswith(BROKEN)
-                and (said := f"{self.server.name}/{_shown(name)} is left out: {why}") not in tools._told
-            ):
-                tools._told.add(said)
-                logger.warning("MCP tool %s", said)
+            if why.startswith(BROKEN):
+                tools._tell(self.server.name, f"{_shown(name)} is left out: {why}")
 
     def _same_loop(self) -> Connection:
         """The connection of the event loop that calls, which need not be that of the listing."""

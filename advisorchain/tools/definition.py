@@ -209,6 +209,11 @@ class Tool:
         return new
 
     @property
+    def label(self) -> str:
+        """What a system message may call the tool: the title, unless a stranger has written it."""
+        return self.title
+
+    @property
     def description_with_meta(self) -> str:
         """The description with the tool's ``meta`` behind it, for models that should read it."""
         if not self.meta:

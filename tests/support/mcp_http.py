@@ -11,9 +11,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Answer = tuple[int, dict[str, str], Any]
-"""Status, headers, and the body: text as it is, anything else as JSON."""
+"""Status, headers, and the body: text and bytes as they are, anything else as JSON."""
 Handle = Callable[[str, str, dict[str, str], Any], Answer]
 """``handle(method, path, headers, message)``."""
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else json.dumps(content)
 
 
 class HttpServer:
@@ -43,7 +47,7 @@ class HttpServer:
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))
                 headers = {key.lower(): value for key, value in self.headers.items()}
                 status, answered, content = handle(self.command, self.path, headers, json.loads(body) if body else None)
-                data = content.encode() if isinstance(content, str) else json.dumps(content).encode()
+                data = content if isinstance(content, bytes) else _text(content).encode()
                 try:
                     self.send_response(status)
                     for name, value in {"content-type": "application/json", **answered}.items():
