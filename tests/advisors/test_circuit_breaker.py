@@ -792,7 +792,7 @@ def test_a_state_that_forgets_too_early() -> None:
         {"clock": 5},
         {"notice": "{names} are away"},
         {"notice": 5},
-        {"state": object()},
+        {"state": 5},
     ],
     ids=repr,
 )

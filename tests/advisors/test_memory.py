@@ -329,7 +329,11 @@ ENDS: dict[str, tuple[list[Any], dict[str, Any], type[BaseException] | None]] = 
 }
 
 
-@pytest.mark.parametrize("window", [None, LastTurns(1), LastMessages(1), LastMessages(3), TokenWindow(5)], ids=str)
+@pytest.mark.parametrize(
+    "window",
+    [None, LastTurns(1), LastMessages(1), LastMessages(3), TokenWindow(5)],
+    ids=["none", "1 turn", "1", "3", "5 tokens"],
+)
 @pytest.mark.parametrize("keep_failed", [False, True], ids=["", "keep_failed"])
 @pytest.mark.parametrize("end", ENDS)
 async def test_inside_the_next_turn_is_accepted(run: Any, end: str, keep_failed: bool, window: Any) -> None:

@@ -153,7 +153,7 @@ async def test_each_model_is_retried_and_has_its_own_circuit(run: Any) -> None:
     assert len(first.requests) == 3
 
 
-@pytest.mark.parametrize("bad", [[], None, ScriptedModel([]), ["gpt"], [ScriptedModel], "gpt"], ids=repr)
+@pytest.mark.parametrize("bad", [[], None, ScriptedModel([]), ["gpt"], [ScriptedModel], "gpt"], ids=range(6))
 def test_bad_models(bad: Any) -> None:
     with pytest.raises(ConfigurationError):
         ModelFallbackAdvisor(bad)
