@@ -7,5 +7,13 @@ from .audit_sink import check_audit_sink
 from .memory_store import check_memory_store
 from .scripted import ScriptedModel
 from .shared_state import check_shared_state
+from .tool_index import check_tool_index
 
-__all__ = ["ScriptedModel", "check_advisor", "check_audit_sink", "check_memory_store", "check_shared_state"]
+__all__ = [
+    "ScriptedModel",
+    "check_advisor",
+    "check_audit_sink",
+    "check_memory_store",
+    "check_shared_state",
+    "check_tool_index",
+]

@@ -191,8 +191,11 @@ async def _cancelled(advisor: Any, second: Any, context: dict[Any, Any]) -> None
         model.hang = place
         client = _client(model, outside, advisor)
 
-        async def turn(client: ChatClient = client, number: int = number) -> None:
-            await client.call("cancelled", conversation_id=f"check {number}", context=context)
+        async def turn(client: ChatClient = client, number: int = number, model: _EchoModel = model) -> None:
+            try:
+                await client.call("cancelled", conversation_id=f"check {number}", context=context)
+            finally:
+                model.reached.set()  # an advisor may answer without the model, or the tool
 
         start = anyio.current_time()
         async with anyio.create_task_group() as group:

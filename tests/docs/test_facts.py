@@ -16,6 +16,7 @@ import advisorchain.mcp
 import advisorchain.memory
 import advisorchain.models
 import advisorchain.testing
+import advisorchain.tool_index
 from advisorchain import ChatClient, Order, errors, events
 from advisorchain.advisors import ToolCallingAdvisor
 from advisorchain.testing import ScriptedModel
@@ -103,6 +104,6 @@ def test_the_changelog_names_what_there_is() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`@?([A-Z]\w+|chat_advisor|tool_advisor|tool|dump_messages|load_messages)`", text))
     lazy = {*advisorchain.models.__all__, *advisorchain.advisors.__all__, *advisorchain.testing.__all__}
-    lazy |= {*advisorchain.mcp.__all__}
+    lazy |= {*advisorchain.mcp.__all__, *advisorchain.tool_index.__all__}
     public = {*dir(advisorchain), *lazy, *advisorchain.audit.__all__, *advisorchain.memory.__all__}
-    assert named - public == {"OpenAIModel", "PostgresStore", "RedisState", "RedisStore"}
+    assert named - public == {"OpenAIModel", "PostgresStore", "RedisState", "RedisStore", "VectorIndex"}

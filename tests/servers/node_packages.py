@@ -24,6 +24,14 @@ def missing(what: str, why: str) -> Exception:
     return pytest.skip.Exception(reason)
 
 
+def cached(name: str) -> Path:
+    """The place of this name in the cache, whose directory is made."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(os.environ.get("ADVISORCHAIN_TEST_CACHE") or Path(home) / "advisorchain-tests")
+    cache.mkdir(parents=True, exist_ok=True)
+    return cache / name
+
+
 def node_packages(name: str, *packages: str) -> Path:
     """The folder that holds these packages (``name@version``) in its ``node_modules``; installs them if it must.
 
@@ -32,12 +40,10 @@ def node_packages(name: str, *packages: str) -> Path:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise missing("Node", f"the tests against {name} need node and npm on the PATH")
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = Path(os.environ.get("ADVISORCHAIN_TEST_CACHE") or Path(home) / "advisorchain-tests")
-    folder = cache / name
+    folder = cached(name)
     if folder.is_dir():
         return folder
-    cache.mkdir(parents=True, exist_ok=True)
+    cache = folder.parent
     # Installed beside its place and moved there: another process may be doing the same.
     fresh = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=cache))
     command = [npm, "install", "-E", "--no-audit", "--no-fund", *packages]

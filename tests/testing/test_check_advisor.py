@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from pydantic import BaseModel
 
 from advisorchain import (
     Advisor,
@@ -22,6 +23,7 @@ from advisorchain import (
 from advisorchain import advisors as built_in
 from advisorchain.advisors import (
     AuditAdvisor,
+    AugmentationAdvisor,
     BudgetAdvisor,
     CircuitBreakerAdvisor,
     MemoryAdvisor,
@@ -32,14 +34,24 @@ from advisorchain.advisors import (
     ToolCacheAdvisor,
     ToolCallingAdvisor,
     ToolFallbackAdvisor,
+    ToolFilterAdvisor,
+    ToolSearchAdvisor,
 )
 from advisorchain.audit import LoggingSink
 from advisorchain.memory import InMemoryStore
 from advisorchain.shared_state import InMemorySharedState
 from advisorchain.testing import ScriptedModel, check_advisor
 
+
+class Thought(BaseModel):
+    """An extra argument."""
+
+    thought: str = ""
+
+
 BUILT_IN: dict[str, Callable[[], Any]] = {
     "AuditAdvisor": lambda: AuditAdvisor(LoggingSink()),
+    "AugmentationAdvisor": lambda: AugmentationAdvisor(Thought, lambda call: None),
     "BudgetAdvisor": lambda: BudgetAdvisor(max_calls=1000),
     "CircuitBreakerAdvisor": CircuitBreakerAdvisor,
     "CircuitBreakerAdvisor, models": lambda: CircuitBreakerAdvisor(models=True),
@@ -53,6 +65,13 @@ BUILT_IN: dict[str, Callable[[], Any]] = {
     "ToolCacheAdvisor": ToolCacheAdvisor,
     "ToolCallingAdvisor": ToolCallingAdvisor,
     "ToolFallbackAdvisor": ToolFallbackAdvisor,
+    "ToolFilterAdvisor": lambda: ToolFilterAdvisor(deny=["check_echo"], allow=lambda tool, request: True),
+    "ToolFilterAdvisor, allowing": lambda: ToolFilterAdvisor(allow=["check_*"]),
+    "ToolSearchAdvisor": lambda: ToolSearchAdvisor(threshold=0),
+    "ToolSearchAdvisor, remembering": lambda: ToolSearchAdvisor(
+        threshold=0, scope="conversation", prefetch=2, store=InMemoryStore()
+    ),
+    "ToolSearchAdvisor, strict": lambda: ToolSearchAdvisor(threshold=0, auto_load=False),
 }
 
 
