@@ -75,6 +75,7 @@ from .runtime import Runtime
 from .stream import ChatStream
 from .tool_execution import ToolExecution
 from .tools import Tool, ToolContext, ToolProvider, ToolRegistry, tool
+from .tools.augment import AugmentedCall, augment
 
 __version__ = "0.1.0"
 
@@ -85,6 +86,7 @@ __all__ = [
     "AssistantMessage",
     "AudioPart",
     "AuditError",
+    "AugmentedCall",
     "BudgetExceededError",
     "ChatClient",
     "ChatModel",
@@ -160,6 +162,7 @@ __all__ = [
     "Usage",
     "UserMessage",
     "__version__",
+    "augment",
     "chat_advisor",
     "classify",
     "dump_messages",

@@ -77,7 +77,7 @@ class Steering(list[Message]):
 class ToolSet:
     """The tools of a request, in order and by name."""
 
-    __slots__ = ("_tools", "_by_name")
+    __slots__ = ("_tools", "_by_name", "__weakref__")
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools = tuple(tools)
@@ -236,6 +236,13 @@ class ChatRequest:
         new.execute = self.execute
         new.steering = steering
         new.offers = {}
+        return new
+
+    def with_tools(self, tools: ToolSet, messages: tuple[Message, ...]) -> ChatRequest:
+        """A copy with other tools and messages; an advisor may make one every round, so without `replace`."""
+        new = self.for_round(self.round, messages, self.tool_results, self.steering)
+        new.tools = tools
+        new.offers = self.offers
         return new
 
     @property

@@ -12,6 +12,7 @@ from .tool_calling import LoopState, ToolCallingAdvisor
 
 if TYPE_CHECKING:
     from .audit import AuditAdvisor
+    from .augmentation import AugmentationAdvisor
     from .budget import BudgetAdvisor, ModelPrice
     from .circuit_breaker import CircuitBreakerAdvisor
     from .fallback import FALLBACK_LANGUAGE, FallbackTexts, ToolFallbackAdvisor
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     from .rate_limit import RateLimitAdvisor
     from .retry import RetryAdvisor, RetryPolicy
     from .tool_cache import ToolCacheAdvisor
+    from .tool_filter import ToolFilterAdvisor
+    from .tool_search import ToolSearchAdvisor
 
 __all__ = [
     "FALLBACK_LANGUAGE",
     "AuditAdvisor",
+    "AugmentationAdvisor",
     "BudgetAdvisor",
     "CircuitBreakerAdvisor",
     "FallbackTexts",
@@ -38,11 +42,14 @@ __all__ = [
     "ToolCacheAdvisor",
     "ToolCallingAdvisor",
     "ToolFallbackAdvisor",
+    "ToolFilterAdvisor",
+    "ToolSearchAdvisor",
 ]
 
 _MODULES = {
     "FALLBACK_LANGUAGE": "fallback",
     "AuditAdvisor": "audit",
+    "AugmentationAdvisor": "augmentation",
     "BudgetAdvisor": "budget",
     "CircuitBreakerAdvisor": "circuit_breaker",
     "FallbackTexts": "fallback",
@@ -54,6 +61,8 @@ _MODULES = {
     "RetryPolicy": "retry",
     "ToolCacheAdvisor": "tool_cache",
     "ToolFallbackAdvisor": "fallback",
+    "ToolFilterAdvisor": "tool_filter",
+    "ToolSearchAdvisor": "tool_search",
 }
 
 

@@ -22,6 +22,7 @@ from .mcp import mcp_app
 from .memory import memory_app
 from .problems import one_line_errors
 from .termination import end_on_sigterm
+from .tools import tools_app
 
 app = typer.Typer(
     name="advisorchain",
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.add_typer(audit_app)
 app.add_typer(mcp_app)
 app.add_typer(memory_app)
+app.add_typer(tools_app)
 
 
 class Lang(StrEnum):
@@ -98,6 +100,9 @@ def demo(
         Path | None,
         typer.Option("--dir", metavar="DIR", help="With --resilience: where its files go; default: a temporary one."),
     ] = None,
+    tools: Annotated[
+        int | None, typer.Option("--tools", metavar="N", help="The travel desk hidden among N tools, and tool search.")
+    ] = None,
     verbose: VerboseOption = False,
 ) -> None:
     """Ask a travel desk three times: directly, summarised, streamed; with a timeline of what happened.
@@ -105,14 +110,20 @@ def demo(
     It runs offline with the keyword model unless --model names another one. With --resilience: five turns of one
     conversation, with memory, audit, retry, fallback and circuit breaker around a service that fails. With --mcp: four
     turns with the tools of four MCP servers, each a process of its own; one dies. A script plays the model in both.
+    With --tools N: one question, without and with tool search, and the tokens of every model call.
     """
     with one_line_errors(verbose):
-        if mcp and resilience:
-            raise UsageProblem("--mcp and --resilience are two demos: give one of them.")
+        given = {"--resilience": resilience, "--mcp": mcp, "--tools": tools is not None}
+        if sum(given.values()) > 1:
+            names = " and ".join(name for name, wanted in given.items() if wanted)
+            raise UsageProblem(f"{names} are demos of their own: give one of them.")
         if directory is not None and not resilience:
             raise UsageProblem("--dir goes with --resilience.")
         if mcp:
             _show_mcp(lang, model, verbose)
+            return
+        if tools is not None:
+            _show_search(lang, model, tools)
             return
         if resilience:
             _show_resilience(lang, model, directory, verbose)
@@ -132,6 +143,16 @@ def _show_mcp(lang: Lang, model: str | None, verbose: bool) -> None:
     anyio.run(
         show_mcp, lang.value, chosen.model if chosen else None, chosen.name if chosen else None, open_console(), verbose
     )
+
+
+def _show_search(lang: Lang, model: str | None, count: int) -> None:
+    from .crowd import MOST
+    from .search_demo import FEWEST, SearchDemo
+
+    if not FEWEST <= count <= MOST:
+        raise UsageProblem(f"--tools takes a number from {FEWEST} to {MOST}, not {count}.")
+    chosen = choose_model(model) if model is not None else None
+    anyio.run(SearchDemo(chosen, lang.value, count, open_console()).show)
 
 
 def _show_resilience(lang: Lang, model: str | None, directory: Path | None, verbose: bool) -> None:

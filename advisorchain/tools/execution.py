@@ -40,11 +40,17 @@ async def run_tool(invocation: ToolInvocation) -> ToolResult:
 
 
 class UnknownTool(Tool):
-    """Stands for a tool that the request does not offer, so that the tool advisors see the call; always fails."""
+    """Stands for a tool that the request does not offer, so that the tool advisors see the call; always fails.
 
-    def __init__(self, name: str, offered: ToolSet) -> None:
+    Args:
+        name: what the model called.
+        offered: the tools that the request does offer.
+        text: the error's text; default: says that there is no such tool, and lists those that are offered.
+    """
+
+    def __init__(self, name: str, offered: ToolSet, text: str | None = None) -> None:
         self._set(name=name, title=name, description="", origin="unknown", source="unknown", timeout=None)
-        self._set(_offered=offered)
+        self._set(_offered=offered, _text=text)
 
     def validate(self, arguments: Any) -> dict[str, Any]:
         """Fail.
@@ -52,6 +58,8 @@ class UnknownTool(Tool):
         Raises:
             UnknownToolError: names the tools that the request does offer.
         """
+        if self._text is not None:  # type: ignore[attr-defined]
+            raise UnknownToolError(self._text)  # type: ignore[attr-defined]
         names = self._offered.names  # type: ignore[attr-defined]
         listed = ", ".join(names[:LISTED_TOOLS]) + (", ..." if len(names) > LISTED_TOOLS else "")
         available = f"Available tools: {listed}." if names else "No tools are available."

@@ -29,6 +29,7 @@ from measurement import (
     request_sample,
 )
 from memory_workloads import long_to_short, memory_overhead
+from search_workload import search_overhead
 from workloads import WORKLOADS
 
 from advisorchain import Order
@@ -118,6 +119,12 @@ def memory_row(name: str, title: str, must: float, aim: float, order: int, messa
     return Row(name, title, must, aim, lambda: memory_overhead(order, messages_of_a_turn, PAIRS), unit="turn")
 
 
+def search_row(must: float, aim: float) -> Row:
+    """The row of what tool search adds to a turn of W2 that finds nothing new."""
+    title = "tool search, 300 tools: what it adds to W2"
+    return Row("S1", title, must, aim, lambda: search_overhead(PAIRS), unit="turn")
+
+
 def load_row(name: str, store: str) -> Row:
     """A row of loading the last messages of a long conversation, to a short one."""
     title = f"{store}: last 20 of 100,000 messages, to 100"
@@ -154,6 +161,7 @@ ROWS = [
     # Differences, too: wanted under 1.0 and 1.5, measured up to 1.25 and 2.35.
     memory_row("M1", "what memory outside the loop adds to W2", 2.0, 1.0, Order.MEMORY, 2),
     memory_row("M2", "what memory inside the loop adds to W2", 3.0, 1.5, Order.MEMORY_INSIDE, 12),
+    search_row(must=1.6, aim=0.5),
     load_row("M3", "in memory"),
     load_row("M4", "SQLite"),
     # Ours adds about 15 microseconds. Wanted under 1.10 in this process and under 1.03 over stdio.
