@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from ..advisor import Advisor
 from ..async_callable import passes_on
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, ToolArgumentsError
 from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext, ToolSet
 from ..invocation import ToolInvocation, ToolResult
 from ..order import Order
@@ -82,13 +82,22 @@ class AugmentationAdvisor(Advisor, Generic[M]):
             ToolArgumentsError: they are invalid, and required.
         """
         tool, call = invocation.tool, invocation.call
+        asked = True
         augmentation = self._augmented.augmentation
         if isinstance(tool, AugmentedTool) and tool.augmentation is augmentation:
             tool = tool.plain
         elif tool.source == "unknown" or not self._selects(tool):
             return await call_next(invocation)
-        # (Else the tool was never offered, but runs all the same: the model may still have sent what all others take.)
-        extra = augmentation.typed(tool.name, call.arguments)
+        elif not augmentation.names.isdisjoint(tool.input_schema.get("properties") or ()):
+            return await call_next(invocation)  # never offered with the extra arguments: those names are its own
+        else:  # never offered, but runs all the same: the model may still have sent what all others take
+            asked = tool.name in invocation.request.tools  # not one that an advisor further inside has added
+        try:
+            extra = augmentation.typed(tool.name, call.arguments)
+        except ToolArgumentsError:
+            if asked:
+                raise
+            extra = None
         if extra is not None:
             await augmentation.deliver(tool, invocation, extra)
         stripped = call.replace(arguments=augmentation.split(call.arguments)[0])

@@ -112,12 +112,13 @@ class ToolFilterAdvisor(Advisor):
         """What is left of the tools: the same object for the same tools."""
         known = self._known.get(tools)
         if known is None:
-            known = self._known[tools] = OrderedDict()
+            known = OrderedDict()
         elif not self._asks:
             return known.get((), tools)
         shows = self._shows
         kept = [tool for tool in tools if shows(tool, request)]
         if len(kept) == len(tools):
+            self._known.setdefault(tools, known)
             return tools
         key = tuple(map(id, kept)) if self._asks else ()
         left = known.get(key)
@@ -125,6 +126,7 @@ class ToolFilterAdvisor(Advisor):
             left = known[key] = ToolSet(kept)
             while len(known) > _KEPT_SETS:
                 known.popitem(last=False)
+        self._known.setdefault(tools, known)  # not before it is complete: another thread would see all tools
         return left
 
     def _shows(self, tool: Tool, request: ChatRequest) -> bool:
@@ -150,7 +152,7 @@ class ToolFilterAdvisor(Advisor):
         patterns = [name.replace("[", "[[]").replace("?", "[?]") for name in names if "*" in name]
 
         def chosen(tool: Tool, request: ChatRequest) -> bool:
-            names = {tool.name, getattr(tool, "policy_name", tool.name), *tool.tags}
+            names = {tool.policy_name, *tool.tags}
             if not plain.isdisjoint(names):
                 return True
             return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)

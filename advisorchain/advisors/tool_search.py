@@ -103,6 +103,8 @@ class ToolSearchAdvisor(Advisor):
     ) -> None:
         check_number("max_results", max_results, least=1, whole=True)
         check_number("min_share", min_share)
+        if min_share > 1:
+            raise ConfigurationError(f"min_share is a share, at most 1 (is {min_share!r}): over 1 no tool is found.")
         check_number("threshold", threshold, whole=True)
         check_number("max_kept", max_kept, least=1, whole=True)
         check_number("prefetch", prefetch, whole=True)
@@ -145,11 +147,16 @@ class ToolSearchAdvisor(Advisor):
         search = self._turns.get(request.context.turn)
         if search is not None:
             return self._round(search, request, call_next)  # type: ignore[return-value]  # mypy has no CoroutineType
-        if request.tools.get(NAME) is not None:
-            raise ConfigurationError(
-                f"Advisor {self.name!r} brings a tool {NAME!r}, and there is another one: "
-                f"{request.tools.get(NAME)!r}. Rename it with tool.replace(name=...)."
-            )
+        other = request.tools.get(NAME)
+        if other is not None:
+            if other.trusted:
+                raise ConfigurationError(
+                    f"Advisor {self.name!r} brings a tool {NAME!r}, and there is another one: {other!r}. Rename it "
+                    "with tool.replace(name=...)."
+                )
+            # A stranger's choice of a name must not end the turn.
+            logger.warning("Advisor %r leaves out %r: its own tool is named %r.", self.name, other, NAME)
+            request = request.replace(tools=[tool for tool in request.tools if tool is not other])
         if len(request.tools) <= self.threshold:
             return call_next(request)  # type: ignore[return-value]  # an awaitable is enough
         return self._begin(request, call_next)  # type: ignore[return-value]

@@ -90,7 +90,11 @@ def digest_of(tool: Tool) -> bytes:
     found = _DIGESTS.get(tool)
     if found is None:
         texts = (tool.name, tool.title, tool.description, tool.source, sorted(tool.tags), dict(tool.input_schema))
-        found = _DIGESTS[tool] = hashlib.sha256(to_json(texts, fallback=str, inf_nan_mode="strings")).digest()
+        try:
+            read = to_json(texts, fallback=str, inf_nan_mode="strings")
+        except ValueError:  # half of a surrogate pair has no form in JSON: one broken text must not stop every search
+            read = repr(texts).encode("utf-8", "backslashreplace")
+        found = _DIGESTS[tool] = hashlib.sha256(read).digest()
     return found
 
 
@@ -112,6 +116,7 @@ class CatalogueIndexes:
         self._keep = keep
         self._built: OrderedDict[bytes, tuple[list[str], ToolIndex]] = OrderedDict()  # with the tools' names
         self._in_shared: dict[str, bytes] = {}
+        self._overwritten: set[bytes] = set()  # those of which a shared index holds another's tool of the same name
         self._building: dict[Hashable, anyio.Event] = {}
         self._lock = threading.Lock()  # for other event loops in other threads; never held across an await
 
@@ -131,7 +136,7 @@ class CatalogueIndexes:
         while True:
             with self._lock:
                 built = self._built.get(key)
-                if built is not None:
+                if built is not None and key not in self._overwritten:
                     self._built.move_to_end(key)
                     return built[1]
             # Events belong to their loop. A shared index is built for one catalogue at a time.
@@ -150,8 +155,11 @@ class CatalogueIndexes:
                 index = self._shared
                 new = {tool.name: digest_of(tool) for tool in tools}
                 changed = [tool for tool in tools if self._in_shared.get(tool.name) != new[tool.name]]
+                with self._lock:
+                    self._overwrite({tool.name for tool in changed})
                 await index.add(changed)
                 with self._lock:
+                    self._overwritten.discard(key)
                     self._in_shared.update((tool.name, new[tool.name]) for tool in changed)
             else:
                 assert self._make is not None
@@ -167,11 +175,17 @@ class CatalogueIndexes:
             event.set()
         return index
 
+    def _overwrite(self, names: set[str]) -> None:
+        """A shared index is about to hold other tools of these names: who has the old ones adds them again."""
+        replaced = {name for name in names if self._in_shared.pop(name, None) is not None}
+        if replaced:
+            self._overwritten.update(key for key, (held, _) in self._built.items() if not replaced.isdisjoint(held))
+
     def _forget(self) -> list[str]:
         """Drop what is too much; the names that a shared index need not hold any longer."""
         gone: list[str] = []
         while len(self._built) > self._keep:
-            self._built.popitem(last=False)
+            self._overwritten.discard(self._built.popitem(last=False)[0])
             if self._shared is not None:
                 kept = {name for names, _ in self._built.values() for name in names}
                 gone += [name for name in self._in_shared if name not in kept]

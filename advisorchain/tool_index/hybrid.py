@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, ToolError
 from ..tools import Tool
 from .index import ToolHit, ToolIndex, ToolPredicate, best_hits, check_search
 
@@ -60,17 +60,27 @@ class HybridIndex:
             await index.remove(listed)
 
     async def search(self, query: str, k: int = 8, filters: ToolPredicate | None = None) -> list[ToolHit]:
-        """The best tools by all rankings together; see `ToolIndex.search`."""
+        """The best tools by all rankings together; see `ToolIndex.search`.
+
+        Raises:
+            ToolError: an index refuses the query (words may be no pattern), and the others find nothing by it.
+        """
         check_search(query, k)
         rankings: list[list[ToolHit]] = [[] for _ in self._indexes]
+        refusals: list[ToolError] = []
 
         async def search(at: int, index: ToolIndex) -> None:
-            rankings[at] = await index.search(query, max(k, DEPTH), filters)
+            try:
+                rankings[at] = await index.search(query, max(k, DEPTH), filters)
+            except ToolError as refusal:
+                refusals.append(refusal)
 
         if len(self._indexes) == 1:
             await search(0, self._indexes[0])
         else:
             await _all_at_once(search, self._indexes)
+        if refusals and not any(rankings):
+            raise refusals[0]
         scores: dict[str, float] = {}
         for ranking, weight in zip(rankings, self._weights, strict=True):
             for rank, hit in enumerate(ranking, 1):

@@ -265,17 +265,24 @@ class AugmentedTools:
 
     def __init__(self, augmentation: Augmentation[Any]) -> None:
         self.augmentation = augmentation
-        self._known: OrderedDict[int, AugmentedTool] = OrderedDict()  # by id of the tool, which it holds
+        self._known: OrderedDict[int, Tool] = OrderedDict()  # by id of the tool, which it holds
 
     def of(self, tool: Tool) -> Tool:
-        """The tool, augmented.
+        """The tool, augmented; one of a stranger that cannot be, as it is: its choice of names must not end the turn.
 
         Raises:
             ConfigurationError: a name is taken; or the tool cannot keep extra arguments.
         """
         found = self._known.get(id(tool))
         if found is None:
-            found = self._known[id(tool)] = augmented(tool, self.augmentation)
+            try:
+                found = augmented(tool, self.augmentation)
+            except ConfigurationError as error:
+                if tool.trusted:
+                    raise
+                logger.warning("%s It is offered without them, for its source is not trusted.", error)
+                found = tool
+            self._known[id(tool)] = found
             while len(self._known) > MAX_AUGMENTED:
                 self._known.popitem(last=False)
         return found
@@ -287,6 +294,11 @@ class AugmentedProvider:
     def __init__(self, source: ToolProvider | ToolRegistry, augmentation: Augmentation[Any]) -> None:
         self._source = source
         self._augmented = AugmentedTools(augmentation)
+
+    @property
+    def instructions(self) -> Mapping[str, str] | None:
+        """What the source wants the system message to say."""
+        return getattr(self._source, "instructions", None)
 
     async def tools(self, request: ChatRequest) -> Iterable[Tool]:
         """What the source offers now, with the extra arguments."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from advisorchain import (
     AugmentedCall,
     ChatClient,
+    ChatNext,
     ChatRequest,
     ChatResponse,
     ConfigurationError,
@@ -23,6 +24,7 @@ from advisorchain import (
     ToolMessage,
     ToolNext,
     ToolResult,
+    chat_advisor,
     tool_advisor,
 )
 from advisorchain.advisors import AugmentationAdvisor, RetryAdvisor, ToolCacheAdvisor, ToolSearchAdvisor
@@ -66,6 +68,16 @@ def call(name: str, **arguments: Any) -> ToolCall:
 
 def results(response: ChatResponse[Any]) -> list[str]:
     return [message.text for message in response.new_messages if isinstance(message, ToolMessage)]
+
+
+def adding(tool: Tool) -> Any:
+    """An advisor inside the augmentation that adds a tool."""
+
+    @chat_advisor(order=Order.RETURN_DIRECT)
+    async def add(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        return await call_next(request.replace(tools=[*request.tools, tool]))
+
+    return add
 
 
 async def test_every_tool_of_the_request(run: Any) -> None:
@@ -178,6 +190,32 @@ async def test_with_tool_search_also_tools_that_were_never_shown(run: Any) -> No
     sent: list[ChatRequest] = client.model.requests  # type: ignore[attr-defined]
     assert [next(iter(tool.input_schema["properties"])) for tool in sent[-1].tools] == ["thought"] * 3
     assert sent[1].tools.get("echo") is sent[3].tools.get("echo")  # the same object, though others have come
+
+
+async def test_arguments_that_are_a_tools_own_reach_it(run: Any) -> None:
+    ran: list[dict[str, Any]] = []
+
+    async def handler(arguments: dict[str, Any]) -> str:
+        ran.append(arguments)
+        return "thought"
+
+    schema = {"type": "object", "properties": {"thought": {"type": "string"}}, "required": ["thought"]}
+    own = Tool.from_schema("think", handler, input_schema=schema, description="Think.")
+    client = client_of([[call("think", thought="own")], "Done."], AugmentationAdvisor(Thought, GOT.append), adding(own))
+    assert results(await run(client, "Go")) == ["thought"]
+    assert ran == [{"thought": "own"}]
+    assert not GOT
+
+
+async def test_required_is_not_required_of_a_tool_that_is_added_further_inside(run: Any) -> None:
+    inner = made("inner")
+    steps = [[call("inner"), call("echo")], [call("inner", thought="t", city="Rome")], "Done."]
+    client = client_of(steps, AugmentationAdvisor(Thought, GOT.append, required=True), adding(inner))
+    texts = results(await run(client, "Go"))
+    assert texts[0] == "inner {}"
+    assert "thought: Field required" in texts[1]
+    assert texts[2] == 'inner {"city": "Rome"}'
+    assert [got.arguments.thought for got in GOT] == ["t"]
 
 
 async def test_tools_in_the_callers_hands() -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 
 from advisorchain import (
@@ -21,6 +26,7 @@ from advisorchain import (
     ToolMessage,
     ToolNext,
     ToolResult,
+    ToolSet,
     chat_advisor,
     tool_advisor,
 )
@@ -180,6 +186,18 @@ async def test_by_the_name_that_says_the_server(run: Any) -> None:
     assert requests(client)[0].tools.names == ["read"]
 
 
+async def test_a_bare_name_is_not_that_of_a_tool_from_elsewhere(run: Any) -> None:
+    class Far(Tool):
+        policy_name = "far/write"
+
+        async def handle(self, arguments: Any, context: Any) -> str:
+            return "written"
+
+    client = client_of(["Done."], ToolFilterAdvisor(allow=["read", "write"]), tools=[READ, Far(name="write")])
+    await run(client, "Go")
+    assert requests(client)[0].tools.names == ["read"]
+
+
 async def test_tools_in_the_callers_hands() -> None:
     client = client_of([[ToolCall("write", {}), ToolCall("read", {})]], ToolFilterAdvisor(deny=["admin"]))
     response = await client.call("Go", tool_loop=False)
@@ -198,6 +216,45 @@ async def test_a_sub_agent_is_filtered_by_its_own_filter_only(run: Any) -> None:
     assert results(response)[0] == "Inner."
     assert results(response)[1].startswith("There is no tool 'write'")
     assert RAN == ["write"]
+
+
+@pytest.mark.parametrize("left_out", ["write", "nothing"])
+def test_another_thread_never_sees_more(left_out: str) -> None:
+    deciding, decided = threading.Event(), threading.Event()
+
+    class Late(Tool):
+        async def handle(self, arguments: Any, context: Any) -> str:
+            return ""
+
+        @property
+        def policy_name(self) -> str:
+            deciding.set()
+            decided.wait(5)
+            return self.name
+
+    tools = [WRITE, Late(name="late", description="Late.")]
+    advisor = ToolFilterAdvisor(deny=[left_out])
+    shared = ToolSet(tools)
+
+    @chat_advisor(order=Order.TOOL_FILTER - 1)
+    async def same_tools(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        return await call_next(request.replace(tools=shared))
+
+    clients = [client_of(["Done."], advisor, same_tools, tools=[]) for _ in range(2)]
+
+    def turn(client: ChatClient) -> None:
+        anyio.run(partial(client.call, "Go"))
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(turn, clients[0])
+        assert deciding.wait(5)
+        second = pool.submit(turn, clients[1])
+        time.sleep(0.2)  # the first has not decided yet
+        decided.set()
+        for done in (first, second):
+            done.result(5)
+    expected = [tool.name for tool in tools if tool.name != left_out]
+    assert [requests(client)[0].tools.names for client in clients] == [expected, expected]
 
 
 async def test_a_function_that_fails_shows_nothing(run: Any) -> None:

@@ -720,6 +720,18 @@ async def test_tenants_with_other_tools_never_meet(run: Any, shared: bool) -> No
             assert texts[1].startswith("ada_report says" if name == "ada" else "There is no tool 'ada_report'")
 
 
+async def test_tenants_that_share_an_index_find_their_own_tool_of_a_name_by_its_own_text(run: Any) -> None:
+    one = Slow()
+    advisor = ToolSearchAdvisor(one)
+    tenants = [("railway", "Railway timetable."), ("orchid", "Orchid catalogue."), ("railway", "Railway timetable.")]
+    for word, description in [*tenants, *tenants]:
+        client = client_of([[search(word)], "Done."], advisor, tools=[*FILLERS, made("lookup", description)])
+        response = await run(client, "Go")
+        assert shown(client)[1] == [NAME, "lookup"]
+        assert f"- lookup: {description}" in results(response)[0]
+    assert one.added == [51, 1, 1, 1, 1]  # only what another tenant has taken the place of; the same again: nothing
+
+
 @pytest.mark.parametrize("shared", [False, True])
 async def test_only_the_latest_indexes_are_kept(run: Any, shared: bool) -> None:
     one, indexes = Slow(), Indexes()
@@ -867,6 +879,7 @@ async def test_a_users_tool_of_that_name(run: Any) -> None:
         ({"index": lambda: 7}, "index= must give an index with async add, remove and search, not 7"),
         ({"max_results": 0}, "max_results must be an int of at least 1"),
         ({"min_share": -0.1}, "min_share must be a number of at least 0"),
+        ({"min_share": 15}, "min_share is a share, at most 1"),
         ({"threshold": -1}, "threshold must be an int of at least 0"),
         ({"prefetch": 1.5}, "prefetch must be an int"),
         ({"max_kept": 0}, "max_kept must be an int of at least 1"),

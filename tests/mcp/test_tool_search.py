@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisorchain import ChatClient, Tool, ToolCall
-from advisorchain.advisors import ToolFilterAdvisor, ToolSearchAdvisor
+import pytest
+from pydantic import BaseModel
+
+from advisorchain import ChatClient, ConfigurationError, Tool, ToolCall
+from advisorchain.advisors import AugmentationAdvisor, ToolFilterAdvisor, ToolSearchAdvisor
 from advisorchain.mcp import McpServer, McpTools, mcp_server
 from advisorchain.testing import ScriptedModel
 
@@ -53,3 +56,34 @@ async def test_a_filter_by_server_and_name_holds_in_the_search_too(run: Any) -> 
     assert response.text == "Sorry."
     assert all("refund_order" not in request.tools.names for request in model.requests)
     assert response.new_messages[-2].is_error
+
+
+class Thought(BaseModel):
+    thought: str
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_names_of_a_stranger_end_no_turn(run: Any, trusted: bool) -> None:
+    """Neither a tool that is named like the search tool, nor an argument like a field of an augmentation."""
+    taken = [
+        Tool.from_schema("tool_search", lambda arguments: "mine", description="Searches."),
+        Tool.from_schema(
+            "think", lambda arguments: str(sorted(arguments)), description="Thinks.",
+            input_schema={"type": "object", "properties": {"thought": {"type": "string"}}},
+        ),
+    ]  # fmt: skip
+    server = McpServer.in_process(mcp_server(taken, name="shop"), trusted=trusted)
+    model = ScriptedModel([[ToolCall("think", {"thought": "hm"})], "Done."])
+    async with McpTools([server]) as tools:
+        for advisor in (ToolSearchAdvisor(threshold=10), AugmentationAdvisor(Thought)):
+            client = ChatClient(model, tools=[tools], advisors=[advisor])
+            if trusted:
+                with pytest.raises(ConfigurationError):
+                    await run(client, "Go")
+            elif isinstance(advisor, ToolSearchAdvisor):
+                assert (await run(client, "Go")).text == "Done."
+                assert model.requests[0].tools.names == ["think"]
+                model = ScriptedModel([[ToolCall("think", {"thought": "hm"})], "Done."])
+            else:
+                response = await run(client, "Go")
+                assert response.new_messages[1].content == "['thought']"  # its own argument

@@ -44,6 +44,11 @@ def test_a_schema_with_anything_in_it() -> None:
     assert digest_of(made(input_schema=odd)) == digest_of(made(input_schema=odd))
 
 
+def test_a_text_with_broken_characters() -> None:
+    assert digest_of(made(description="\ud800")) == digest_of(made(description="\ud800"))
+    assert digest_of(made(description="\ud800")) != digest_of(made(description="\ud801"))
+
+
 def test_categories() -> None:
     tools = ToolSet([made("a", tags=["B", "a"]), made("b", source="Server"), made("c")])
     catalogue = Catalogue(tools)

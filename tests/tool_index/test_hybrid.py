@@ -47,11 +47,24 @@ async def test_all_get_all_tools_even_from_an_iterator(make_tool: Any) -> None:
     assert not await second.search("alpha")
 
 
-async def test_an_error_of_one_index_is_raised_as_it_is(make_tool: Any) -> None:
+async def test_words_that_are_no_pattern_are_found_by_the_other_index(make_tool: Any) -> None:
     index = HybridIndex([Bm25Index(), RegexIndex()])
     await index.add([make_tool("alpha")])
+    for query in ("(alpha", "alpha " * 100):
+        assert [hit.name for hit in await index.search(query)] == ["alpha"]
     with pytest.raises(ToolError, match="pattern"):
-        await index.search("(alpha")
+        await index.search("(beta")
+
+
+async def test_an_error_of_one_index_is_raised_as_it_is(make_tool: Any) -> None:
+    class Broken(Bm25Index):
+        async def search(self, *arguments: Any, **more: Any) -> Any:
+            raise OSError("no disk")
+
+    index = HybridIndex([Bm25Index(), Broken()])
+    await index.add([make_tool("alpha")])
+    with pytest.raises(OSError, match="no disk"):
+        await index.search("alpha")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pydantic import BaseModel, Field
@@ -352,6 +352,16 @@ async def test_a_provider_gives_the_same_objects_for_the_same_tools() -> None:
     request: Any = None
     (one,), (two,) = await more.tools(request), await more.tools(request)
     assert one is two
+
+
+async def test_the_instructions_of_a_provider_stay(run: Any) -> None:
+    class Told(Provider):
+        instructions: ClassVar = {"desk": "Ask before you book."}
+
+    client = ChatClient(ScriptedModel(["Done."]), tools=[augment(Told(), Thought)])
+    await run(client, "Go")
+    requests: list[ChatRequest] = client.model.requests  # type: ignore[attr-defined]
+    assert requests[0].messages[0].text == "About the tools of desk: Ask before you book."
 
 
 async def test_a_provider_whose_tool_clashes_ends_the_turn(run: Any) -> None:

@@ -28,13 +28,20 @@ TIMEOUT = 5.0
 """Seconds to wait for another process that is writing."""
 
 
-def default_cache_dir() -> Path:
-    """The user's own directory for what can be made again: ``$XDG_CACHE_HOME``, ``%LOCALAPPDATA%`` or ``~/.cache``."""
+def default_cache_dir() -> Path | None:
+    """The user's own directory for what can be made again: ``$XDG_CACHE_HOME``, ``%LOCALAPPDATA%`` or ``~/.cache``.
+
+    None, and a line in the log: the user has none, as in some containers.
+    """
     if sys.platform == "win32":
         top = os.environ.get("LOCALAPPDATA")
     else:
         top = os.environ.get("XDG_CACHE_HOME")
-    return (Path(top) if top else Path.home() / ".cache") / "advisorchain" / "vectors"
+    try:
+        return (Path(top) if top else Path.home() / ".cache") / "advisorchain" / "vectors"
+    except RuntimeError as exc:
+        logger.warning("There is no place for a cache of vectors; vectors are made anew (%s)", exc)
+        return None
 
 
 class VectorCache:

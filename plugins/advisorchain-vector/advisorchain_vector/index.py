@@ -68,7 +68,9 @@ class VectorIndex:
             raise ConfigurationError(f"embedder= must have async embed(texts), not be {embedder!r}.")
         name = getattr(chosen, "name", None)
         directory = default_cache_dir() if cache_dir is None else cache_dir
-        self._cache = VectorCache(Path(directory), name) if directory is not False and isinstance(name, str) else None
+        self._cache: VectorCache | None = None
+        if directory is not None and directory is not False and isinstance(name, str):
+            self._cache = VectorCache(Path(directory), name)
         self._min_score = min_score
         self._lock = threading.Lock()
         self._snapshot = _Snapshot((), np.empty((0, 0), np.float32))

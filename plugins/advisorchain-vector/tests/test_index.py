@@ -127,6 +127,22 @@ async def test_an_embedder_without_a_name_is_not_cached(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
+async def test_without_a_home_there_is_no_cache(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", home)
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    with caplog.at_level(logging.WARNING, "advisorchain.vector"):
+        index = VectorIndex(Trigrams())
+    await index.add(TOOLS)
+    assert await index.search("weather")
+    assert [record.message[:20] for record in caplog.records] == ["There is no place fo"]
+
+
 async def test_a_broken_cache_is_said_once_and_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     await VectorIndex(Trigrams(), tmp_path).add(TOOLS)
     (path,) = files(tmp_path)
