@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from .advisor import Advisor
 from .chain import AdvisorChain
 from .client import ChatClient
@@ -75,9 +77,11 @@ from .runtime import Runtime
 from .stream import ChatStream
 from .tool_execution import ToolExecution
 from .tools import Tool, ToolContext, ToolProvider, ToolRegistry, tool
-from .tools.augment import AugmentedCall, augment
 
 __version__ = "0.1.0"
+
+if _TYPE_CHECKING:
+    from .tools.augment import AugmentedCall, augment
 
 __all__ = [
     "Advisor",
@@ -171,3 +175,17 @@ __all__ = [
     "tool",
     "tool_advisor",
 ]
+
+_LATE = ("AugmentedCall", "augment")  # imported when they are asked for, which few programs do
+
+
+def __getattr__(name: str) -> object:
+    if name in _LATE:
+        from .tools import augment as module
+
+        return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

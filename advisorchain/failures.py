@@ -12,7 +12,6 @@ import math
 import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Literal, TypeAlias, get_args
 
 from .context import ContextKey
@@ -194,11 +193,17 @@ def retry_after(error: BaseException) -> float | None:
         seconds = float(value)
     except (TypeError, ValueError):
         try:
-            date = parsedate_to_datetime(value)
+            date = _parsed_date(value)
             seconds = (date - datetime.now(date.tzinfo or UTC)).total_seconds()
         except (TypeError, ValueError):
             return None
     return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _parsed_date(value: str) -> datetime:
+    from email.utils import parsedate_to_datetime  # rarely needed, and slow to import
+
+    return parsedate_to_datetime(value)
 
 
 def _attribute(owner: Any, name: str) -> Any:
