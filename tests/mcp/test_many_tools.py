@@ -60,11 +60,12 @@ async def test_ten_servers_are_listed_in_the_time_of_one() -> None:
     ]
     await seconds_to_list(servers[:1])  # whatever is imported on the way is
     one, of_one = await seconds_to_list(servers[:1])
-    all_of_them, of_all = await seconds_to_list(servers)
+    # One after the other, they would take ten times as long, every time; other work on the machine only adds.
+    measured = [await seconds_to_list(servers) for _ in range(3)]
 
-    assert (of_one, of_all) == (30, 300)
+    assert of_one == 30 and {number for _, number in measured} == {300}
     assert one >= DELAY
-    assert all_of_them < 2 * one
+    assert min(seconds for seconds, _ in measured) < 2 * one
 
 
 class Blocks:
