@@ -326,11 +326,11 @@ class ChatClient:
             head = self._system_message
         else:
             head = system_message(self._system if system is None else system, variables)
-        available, providers = self._sources.tools, self._sources.providers
+        available, providers = self._sources.tools, self._sources.provided
         if tools:
             more = ToolSources(tools)
             available = ToolSet([*available, *more.tools])
-            providers = [*providers, *more.providers]
+            providers = [*providers, *more.provided]
         request = ChatRequest(
             (head, *messages) if head is not None else messages,
             tools=available,

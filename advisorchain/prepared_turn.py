@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 from .chain import AdvisorChain
 from .errors import ConfigurationError
-from .exchange import ChatRequest, ChatResponse, Emit, ToolSet
+from .exchange import ChatRequest, ChatResponse, Emit
 from .stream import Outlet
 from .tools.batch import with_unique_ids
-from .tools.definition import ToolProvider
-from .tools.registry import provided_tools
+from .tools.registry import ProvidedTools
 
 logger = logging.getLogger("advisorchain")
 
@@ -23,7 +22,7 @@ class PreparedTurn(NamedTuple):
     client: str
     chain: AdvisorChain
     request: ChatRequest
-    providers: Sequence[ToolProvider]
+    providers: Sequence[ProvidedTools]
 
     async def run(self, emit: Emit | None = None) -> ChatResponse[Any]:
         """Run the chain, validate the output, settle the stream's text, end the turn; ``emit`` makes it streamed."""
@@ -78,12 +77,12 @@ class PreparedTurn(NamedTuple):
         return response
 
 
-async def _with_provided_tools(request: ChatRequest, providers: Sequence[ToolProvider]) -> ChatRequest:
-    """Ask the tool providers, once per turn."""
-    for provider in providers:
-        found = await provided_tools(provider, request)  # it sees those before it, and may name its own accordingly
-        if found:
-            request = request.replace(tools=ToolSet([*request.tools, *found]))
-        for source, text in (getattr(provider, "instructions", None) or {}).items():
+async def _with_provided_tools(request: ChatRequest, providers: Sequence[ProvidedTools]) -> ChatRequest:
+    """Ask the tool providers, once per turn; each sees the tools before it, and may name its own accordingly."""
+    for provided in providers:
+        tools = await provided.added_to(request)
+        if tools is not request.tools:
+            request = request.replace(tools=tools)
+        for source, text in (getattr(provided.provider, "instructions", None) or {}).items():
             request = request.with_instruction(f"About the tools of {source}: {text}")
     return request

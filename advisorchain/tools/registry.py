@@ -78,6 +78,8 @@ class ToolSources:
     def __init__(self, items: Iterable[Any] = ()) -> None:
         self._items: list[Tool | ToolRegistry] = []
         self.providers: list[ToolProvider] = []
+        self.provided: list[ProvidedTools] = []
+        """The same providers, each with what it gave last."""
         self._version = -1
         self._tools = ToolSet()
         for item in _listed(items):
@@ -85,6 +87,7 @@ class ToolSources:
                 self._items.append(item)
             elif _is_provider(item):
                 self.providers.append(item)
+                self.provided.append(ProvidedTools(item))
             else:
                 self._items.extend(_static_tools(item))
         self._registries = [item for item in self._items if isinstance(item, ToolRegistry)]
@@ -130,6 +133,36 @@ async def provided_tools(provider: ToolProvider, request: ChatRequest) -> list[T
     Raises:
         ConfigurationError: the provider gives something else than tools.
     """
+    return _tools_in(await _answer(provider, request), provider)
+
+
+class ProvidedTools:
+    """A provider, and what its last answer made of the tools before it: mostly, nothing has changed since."""
+
+    __slots__ = ("provider", "_last")
+
+    def __init__(self, provider: ToolProvider) -> None:
+        self.provider = provider
+        self._last: tuple[ToolSet, Any, ToolSet] | None = None
+
+    async def added_to(self, request: ChatRequest) -> ToolSet:
+        """The request's tools, and what the provider offers for it; the same object as long as both are the same.
+
+        Raises:
+            ConfigurationError: the provider gives something else than tools, or a name that is taken.
+        """
+        before, answer = request.tools, await _answer(self.provider, request)
+        last = self._last
+        if last is not None and last[0] is before and last[1] is answer:
+            return last[2]
+        found = _tools_in(answer, self.provider)
+        joined = ToolSet([*before, *found]) if found else before
+        if type(answer) is tuple and all(isinstance(item, Tool) for item in answer):  # it cannot change behind us
+            self._last = (before, answer, joined)
+        return joined
+
+
+async def _answer(provider: ToolProvider, request: ChatRequest) -> Iterable[Any]:
     name = type(provider).__qualname__
     asked: Any = provider.tools(request)
     if not inspect.isawaitable(asked):
@@ -137,10 +170,14 @@ async def provided_tools(provider: ToolProvider, request: ChatRequest) -> list[T
     items: Any = await asked
     if isinstance(items, str) or not isinstance(items, Iterable):
         raise ConfigurationError(f"Tool provider {name}: tools(request) must return tools, not {items!r}.")
+    return items
+
+
+def _tools_in(items: Iterable[Any], provider: ToolProvider) -> list[Tool]:
     try:
         return [tool for item in items for tool in _static_tools(item)]
     except ConfigurationError as error:
-        raise ConfigurationError(f"Tool provider {name}: {error}") from error
+        raise ConfigurationError(f"Tool provider {type(provider).__qualname__}: {error}") from error
 
 
 def _listed(items: Any) -> Iterable[Any]:

@@ -106,6 +106,34 @@ async def test_a_provider_may_give_what_a_list_may(run: Any) -> None:
     assert [m.text for m in model.requests[1].messages if isinstance(m, ToolMessage)] == ["7", "open"]
 
 
+async def test_tools_that_stay_the_same_are_one_set_for_all_turns(run: Any) -> None:
+    class Given:
+        def __init__(self, tools: Any) -> None:
+            self.given = tools
+
+        async def tools(self, request: ChatRequest) -> Any:
+            return self.given
+
+    first, second = Given((add,)), Given((now,))
+    model = ScriptedModel(["done"] * 5)
+    client = ChatClient(model, tools=[plain, first, second])
+    for _ in range(2):
+        await run(client, "go")
+    assert model.requests[0].tools.names == ["plain", "add", "now"]
+    assert model.requests[1].tools is model.requests[0].tools  # so that nobody looks at them again
+
+    second.given = (now.replace(name="later"),)
+    await run(client, "go")
+    assert model.requests[2].tools.names == ["plain", "add", "later"]
+
+    changing: list[Any] = [now]
+    second.given = changing  # the same list may hold other tools the next time
+    await run(client, "go")
+    changing.append(now.replace(name="later"))
+    await run(client, "go")
+    assert [request.tools.names[2:] for request in model.requests[3:]] == [["now"], ["now", "later"]]
+
+
 async def test_a_provider_that_fails(run: Any) -> None:
     class Failing:
         async def tools(self, request: Any) -> Any:
