@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .in_memory import InMemoryStore
-from .store import History, MemoryStore, StoredTurn, message_key
+from .store import History, MemoryStore, StoredTurn, check_bounds, message_key
 from .windows import LastMessages, LastTurns, TokenCounter, TokenWindow, Window, estimated_tokens
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ __all__ = [
     "TokenCounter",
     "TokenWindow",
     "Window",
+    "check_bounds",
     "estimated_tokens",
     "message_key",
 ]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from psycopg import AsyncConnection, Error
 
 from advisorchain import ConfigurationError, MemoryStoreError, Message, dump_messages, load_messages
-from advisorchain.memory import History, StoredTurn, message_key
+from advisorchain.memory import History, StoredTurn, check_bounds, message_key
 
 from .connections import Connection, Connections
 from .failures import checked_dsn, explained
@@ -58,9 +58,7 @@ class PostgresStore:
         before: str | None = None,
     ) -> History:
         """See ``MemoryStore.load``."""
-        for name, bound in (("last_turns", last_turns), ("last_messages", last_messages)):
-            if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or bound < 0):
-                raise ConfigurationError(f"{name} must be None or an int of at least 0, not {bound!r}.")
+        check_bounds(last_turns, last_messages)
         what = f"load conversation {conversation_id!r}"
         found = await self._run(
             what, lambda db: self._statements.load(db, conversation_id, branch, last_turns, last_messages, before)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from advisorchain import ConfigurationError, MemoryStoreError, Message, dump_messages, load_messages
-from advisorchain.memory import History, StoredTurn, message_key
+from advisorchain import MemoryStoreError, Message, dump_messages, load_messages
+from advisorchain.memory import History, StoredTurn, check_bounds, message_key
 
 from .connections import FAILURES, Connections
 from .scripts import APPEND, DELETE, LOAD
@@ -44,9 +44,7 @@ class RedisStore:
         before: str | None = None,
     ) -> History:
         """See ``MemoryStore.load``."""
-        for name, bound in (("last_turns", last_turns), ("last_messages", last_messages)):
-            if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or bound < 0):
-                raise ConfigurationError(f"{name} must be None or an int of at least 0, not {bound!r}.")
+        check_bounds(last_turns, last_messages)
         what = f"load conversation {conversation_id!r}"
         turns = -1 if last_turns is None else last_turns
         messages = -1 if last_messages is None else last_messages
