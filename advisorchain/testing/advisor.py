@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,6 +15,7 @@ from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
 from ..invocation import ToolInvocation, ToolResult
 from ..messages import AssistantMessage, ToolCall, ToolMessage, check_pairing
 from ..tools.definition import Tool
+from .contract import made, told
 
 MakeAdvisor = Callable[[], Any]
 
@@ -40,16 +40,10 @@ async def check_advisor(make_advisor: MakeAdvisor, *, context: Mapping[Any, Any]
     Raises:
         AssertionError: says which rule is broken, what was expected, and what was found.
     """
-    for check in (_same_under_call_and_stream, _entered_again, _cancelled, _turns_at_once, _nothing_mutated):
-        made = make_advisor()
-        advisor = await made if inspect.isawaitable(made) else made
-        others = make_advisor()
-        second = await others if inspect.isawaitable(others) else others
-        try:
-            await check(advisor, second, dict(context or {}))
-        except Exception as exc:
-            what = exc if isinstance(exc, AssertionError) else f"It raised {exc!r}."
-            raise AssertionError(f"{type(advisor).__name__}: {check.__doc__} {what}") from exc
+    for rule in (_same_under_call_and_stream, _entered_again, _cancelled, _turns_at_once, _nothing_mutated):
+        advisor, second = await made(make_advisor), await made(make_advisor)
+        with told(rule, advisor):
+            await rule(advisor, second, dict(context or {}))
 
 
 # The turn that an advisor stands in -----------------------------------------------------------------------------------

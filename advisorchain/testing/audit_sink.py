@@ -13,6 +13,7 @@ import anyio.to_thread
 from ..audit import AuditRecord, AuditSink
 from ..runtime import new_id
 from ..shield import in_trio
+from .contract import check_rule
 
 MakeSink = Callable[[], AuditSink | Awaitable[AuditSink]]
 Read = Callable[[], Sequence[AuditRecord] | Awaitable[Sequence[AuditRecord]]]
@@ -38,25 +39,10 @@ async def check_audit_sink(make_sink: MakeSink, read: Read, *, broken: MakeSink 
     Raises:
         AssertionError: says which rule is broken, what was expected, and what was found.
     """
-    for check in _CHECKS:
-        await _run(check, make_sink, read)
+    for rule in _CHECKS:
+        await check_rule(rule, make_sink, _Place(read))
     if broken is not None:
-        await _run(_raises, broken, read)
-
-
-async def _run(check: Callable[[AuditSink, _Place], Awaitable[None]], make_sink: MakeSink, read: Read) -> None:
-    made = make_sink()
-    sink: Any = await made if inspect.isawaitable(made) else made
-    try:
-        await check(sink, _Place(read))
-    except Exception as exc:
-        what = exc if isinstance(exc, AssertionError) else f"It raised {exc!r}."
-        raise AssertionError(f"{type(sink).__name__}: {check.__doc__} {what}") from exc
-    finally:
-        close = getattr(sink, "aclose", None) or getattr(sink, "close", None)
-        closed = close() if close is not None else None
-        if inspect.isawaitable(closed):
-            await closed
+        await check_rule(_raises, broken, _Place(read))
 
 
 class _Place:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from ..messages import (
     UnknownPart,
     UserMessage,
 )
+from .contract import check_rule
 
 MakeStore = Callable[[], MemoryStore | Awaitable[MemoryStore]]
 
@@ -43,18 +43,8 @@ async def check_memory_store(make_store: MakeStore) -> None:
     Raises:
         AssertionError: says which rule is broken, what was expected, and what was found.
     """
-    for check in _CHECKS:
-        made = make_store()
-        store: Any = await made if inspect.isawaitable(made) else made
-        try:
-            await check(store)
-        except AssertionError as exc:
-            raise AssertionError(f"{type(store).__name__}: {check.__doc__} {exc}") from exc
-        finally:
-            close = getattr(store, "aclose", None) or getattr(store, "close", None)
-            closed = close() if close is not None else None
-            if inspect.isawaitable(closed):
-                await closed
+    for rule in _CHECKS:
+        await check_rule(rule, make_store)
 
 
 def _turn(number: int | str, tools: bool = False) -> tuple[Message, ...]:

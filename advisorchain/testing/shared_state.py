@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import anyio
 
 from ..shared_state import SharedState
 from ..state_access import StateAccess
+from .contract import check_rule
 
 MakeState = Callable[[], SharedState | Awaitable[SharedState]]
 
@@ -28,25 +28,18 @@ async def check_shared_state(make_state: MakeState) -> None:
     Raises:
         AssertionError: says which rule is broken, what was expected, and what was found.
     """
-    for check in _CHECKS:
-        made = make_state()
-        state: Any = await made if inspect.isawaitable(made) else made
-        try:
-            _that(isinstance(state, SharedState), "it has no load(key) and save(key, value, version).")
-            await check(state)
-        except Exception as exc:
-            what = exc if isinstance(exc, AssertionError) else f"It raised {exc!r}."
-            raise AssertionError(f"{type(state).__name__}: {check.__doc__} {what}") from exc
-        finally:
-            close = getattr(state, "aclose", None) or getattr(state, "close", None)
-            closed = close() if close is not None else None
-            if inspect.isawaitable(closed):
-                await closed
+    for rule in (_is_one, *_CHECKS):
+        await check_rule(rule, make_state)
 
 
 def _that(holds: bool, otherwise: str) -> None:
     if not holds:
         raise AssertionError(otherwise)
+
+
+async def _is_one(state: Any) -> None:
+    """It has the methods of a `SharedState`."""
+    _that(isinstance(state, SharedState), "it has no load(key) and save(key, value, version).")
 
 
 async def _missing(state: SharedState) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -12,6 +11,7 @@ import anyio.lowlevel
 from ..errors import ConfigurationError, ToolError
 from ..tool_index import ToolHit, ToolIndex
 from ..tools import Tool
+from .contract import check_rule
 
 MakeIndex = Callable[[], ToolIndex | Awaitable[ToolIndex]]
 
@@ -39,18 +39,8 @@ async def check_tool_index(make_index: MakeIndex) -> None:
     Raises:
         AssertionError: says which rule is broken, what was expected, and what was found.
     """
-    for check in _CHECKS:
-        made = make_index()
-        index: Any = await made if inspect.isawaitable(made) else made
-        try:
-            await check(index)
-        except AssertionError as exc:
-            raise AssertionError(f"{type(index).__name__}: {check.__doc__} {exc}") from exc
-        finally:
-            close = getattr(index, "aclose", None) or getattr(index, "close", None)
-            closed = close() if close is not None else None
-            if inspect.isawaitable(closed):
-                await closed
+    for rule in _CHECKS:
+        await check_rule(rule, make_index)
 
 
 def _tool(name: str, description: str, **settings: Any) -> Tool:
