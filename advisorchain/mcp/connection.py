@@ -14,6 +14,7 @@ from ..shield import run_shielded
 from .link import Link, again, closed, code_of, passes, took_all, words
 from .listed_tool import ListedTool
 from .listing import listed_tools
+from .pin import definition
 from .server import Era, McpServer
 
 if TYPE_CHECKING:
@@ -264,8 +265,4 @@ class Connection:
 
 def _same(now: ListedTool | None, then: ListedTool) -> bool:
     """Whether a tool still is what was offered; what it says of itself in ``_meta`` may change."""
-    return now is then or (
-        now is not None
-        and (now.description, now.input_schema, now.annotations, now.title, now.output_schema)
-        == (then.description, then.input_schema, then.annotations, then.title, then.output_schema)
-    )
+    return now is then or (now is not None and definition(now) == definition(then))
