@@ -27,9 +27,6 @@ class SpringRegex:
     async def add(self, tools: Iterable[Tool]) -> None:
         self._tools += tools
 
-    async def remove(self, names: Iterable[str]) -> None:
-        raise NotImplementedError
-
     async def search(self, query: str, k: int = 8, filters: ToolPredicate | None = None) -> list[ToolHit]:
         words = [word for word in re.findall(r"\w+", query.lower()) if word not in STOP_WORDS and len(word) > 1]
         parts: list[str] = []
@@ -74,9 +71,6 @@ class SpringLucene:
             for field, found in tokens.items():
                 for token, count in Counter(found).items():
                     self._holders[field].setdefault(token, {})[number] = count
-
-    async def remove(self, names: Iterable[str]) -> None:
-        raise NotImplementedError
 
     async def search(self, query: str, k: int = 8, filters: ToolPredicate | None = None) -> list[ToolHit]:
         scores: dict[int, float] = {}

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of the client side."""
+"""Fixtures for the tests of MCP."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from mcp_client import children
 from advisorchain import ChatClient, ToolCall, ToolMessage
 from advisorchain.mcp import McpServer, McpTools
 from advisorchain.testing import ScriptedModel
+
+
+@pytest.fixture(params=["auto", "legacy"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """Both eras of the protocol: that of 2026, and the handshake of before."""
+    return request.param
 
 
 @pytest.fixture

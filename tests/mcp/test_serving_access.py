@@ -9,8 +9,9 @@ import pytest
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from served_http import MODERN, connected, raw, serving
+from served_tools import receipt, total
 
-from advisorchain import ConfigurationError, ToolContext, tool
+from advisorchain import ConfigurationError
 from advisorchain.advisors import RateLimitAdvisor
 from advisorchain.mcp import MCP_CALLER, serve_tools
 
@@ -19,25 +20,6 @@ from advisorchain.mcp import MCP_CALLER, serve_tools
 def anyio_backend() -> str:
     """uvicorn runs on asyncio."""
     return "asyncio"
-
-
-@pytest.fixture(params=["auto", "legacy"])
-def mode(request: pytest.FixtureRequest) -> str:
-    """Both eras of the protocol."""
-    return request.param
-
-
-@tool(return_direct=True, read_only=True)
-async def receipt(order: int) -> str:
-    """Give a receipt."""
-    return f"Receipt of order {order}."
-
-
-@tool
-async def total(order: int, context: ToolContext) -> dict[str, Any]:
-    """Give a total."""
-    await context.progress(1, 2, "half")
-    return {"order": order, "client": context.context[MCP_CALLER].client_id}
 
 
 # Who may talk to it --------------------------------------------------------------------------------------------------

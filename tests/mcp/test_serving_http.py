@@ -16,11 +16,12 @@ import pytest
 import uvicorn
 from mcp import Client
 from served_http import LEGACY, MODERN, connected, raw, serving
+from served_tools import receipt, total
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from advisorchain import ConfigurationError, ToolContext, ToolRegistry, tool
-from advisorchain.mcp import MCP_CALLER, mcp_app, serve_tools
+from advisorchain import ConfigurationError, ToolRegistry, tool
+from advisorchain.mcp import mcp_app, serve_tools
 from advisorchain.mcp.http_app import serve_http
 
 
@@ -28,25 +29,6 @@ from advisorchain.mcp.http_app import serve_http
 def anyio_backend() -> str:
     """uvicorn runs on asyncio."""
     return "asyncio"
-
-
-@pytest.fixture(params=["auto", "legacy"])
-def mode(request: pytest.FixtureRequest) -> str:
-    """Both eras of the protocol."""
-    return request.param
-
-
-@tool(return_direct=True, read_only=True)
-async def receipt(order: int) -> str:
-    """Give a receipt."""
-    return f"Receipt of order {order}."
-
-
-@tool
-async def total(order: int, context: ToolContext) -> dict[str, Any]:
-    """Give a total."""
-    await context.progress(1, 2, "half")
-    return {"order": order, "client": context.context[MCP_CALLER].client_id}
 
 
 async def test_both_eras_list_and_call(mode: str) -> None:

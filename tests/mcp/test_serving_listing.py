@@ -17,12 +17,6 @@ from advisorchain.mcp.serving import mcp_server
 from advisorchain.testing import ScriptedModel
 
 
-@pytest.fixture(params=["auto", "legacy"])
-def mode(request: pytest.FixtureRequest) -> str:
-    """Each test runs in both eras of the protocol."""
-    return request.param
-
-
 @dataclass
 class Weather:
     city: str

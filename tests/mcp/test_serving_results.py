@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client
-from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+from served_tools import add, text_of
 
 from advisorchain import (
     AudioPart,
@@ -32,26 +32,6 @@ from advisorchain.mcp import mcp_server
 from advisorchain.mcp.outgoing import wire_result
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
-
-
-@pytest.fixture(params=["auto", "legacy"])
-def mode(request: pytest.FixtureRequest) -> str:
-    """Each test runs in both eras of the protocol."""
-    return request.param
-
-
-class Sum(TypedDict):
-    sum: int
-
-
-@tool(read_only=True)
-async def add(a: int, b: int) -> Sum:
-    """Add."""
-    return {"sum": a + b}
-
-
-def text_of(result: Any) -> str:
-    return "".join(block.text for block in result.content if block.type == "text")
 
 
 # Results -------------------------------------------------------------------------------------------------------------

@@ -83,12 +83,6 @@ AUDIT = [AuditAdvisor(JsonLinesSink("audit.jsonl"))]
 '''
 
 
-@pytest.fixture(params=["auto", "legacy"])
-def mode(request: pytest.FixtureRequest) -> str:
-    """Both eras of the protocol."""
-    return request.param
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "desk_tools.py").write_text(TOOLS)
