@@ -228,9 +228,9 @@ def test_console_blocks_run(block: Block) -> None:
 
 
 def test_the_test_command_of_the_readme_is_the_one_of_ci() -> None:
-    command = "uv run --all-packages --all-extras pytest"
-    assert f"pip install uv && {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    command = "uv run --all-packages --all-extras pytest -n auto"
+    assert f"pip install uv && {command}\n" in (ROOT / "README.md").read_text(encoding="utf-8")
     ci = ROOT / ".ci" / "run"
     if not ci.exists():  # an archive of the sources
         pytest.skip(".ci/run is not here")
-    assert command in ci.read_text(encoding="utf-8")
+    assert f"{command} 2>&1" in ci.read_text(encoding="utf-8")
