@@ -26,10 +26,7 @@ logger = logging.getLogger("advisorchain.mcp")
 RULES = CircuitRules(failures=3, reset_after=60.0, window=None)
 """A server that could not be connected or listed three times in a row is left alone for a minute, then tried once."""
 
-_CLOSED, _BAD_REQUEST, _NO_METHOD, _BAD_PARAMS, _NO_JSON = -32000, -32600, -32601, -32602, -32700  # of JSON-RPC, MCP
-_SESSION_GONE = ("Session not found", "Session terminated")
-_LOST = ("Connection closed", "SSE stream")
-"""How the SDK begins to say that the connection is gone; with a code, -32000, that servers use as they like."""
+_NO_METHOD = -32601  # of JSON-RPC
 
 
 class Seen(NamedTuple):
@@ -115,9 +112,9 @@ class Connection:
             self.circuit = self.circuit.succeeded(admission, anyio.current_time())
             self.error = None
 
-    async def call(
+    def call(
         self, tool: ListedTool, arguments: dict[str, Any], progress: Any = None, meta: dict[str, Any] | None = None
-    ) -> CallToolResult:
+    ) -> Awaitable[CallToolResult]:
         """Call a tool, as it was listed. Never twice, whatever happens.
 
         Raises:
@@ -125,25 +122,25 @@ class Connection:
             McpError: it failed, or the connection was lost.
             ToolError: it refuses the call, in words for the model.
         """
-        link = self._link
-        if link is None or not link.alive or self.seen is None or self.seen.link is not link:
-            # Connected anew since the tool was offered: the server may be another one by now.
-            try:
-                await self.refresh()
-            except McpError as exc:
-                raise again(exc, McpConnectionError) from exc  # whatever it was, the call was not sent
-            if self.seen is None:
-                raise closed(self.server)
-            link = self.seen.link
-        if not _same(self.seen.tools.get(tool.name), tool):
-            raise ToolError(f"The tool {tool.name!r} is not what it was when it was offered, so it was not called.")
+        link, seen = self._link, self.seen
+        if seen is None or link is None or seen.link is not link or not link.alive:
+            return self._call_anew(tool, arguments, progress, meta)
+        if seen.tools.get(tool.name) is not tool:
+            _check_same(seen, tool)
+        return link.call_tool(tool.name, arguments, progress, meta)
 
+    async def _call_anew(
+        self, tool: ListedTool, arguments: dict[str, Any], progress: Any, meta: dict[str, Any] | None
+    ) -> CallToolResult:
+        """Call it after connecting anew since it was offered: the server may be another one by now."""
         try:
-            return await link.call_tool(tool.name, arguments, progress, meta)
-        except AdvisorChainError:
-            raise
-        except Exception as exc:
-            raise self._call_error(exc, link, tool.name) from exc
+            await self.refresh()
+        except McpError as exc:
+            raise again(exc, McpConnectionError) from exc  # whatever it was, the call was not sent
+        if self.seen is None:
+            raise closed(self.server)
+        _check_same(self.seen, tool)
+        return await self.seen.link.call_tool(tool.name, arguments, progress, meta)
 
     async def aclose(self) -> None:
         """Close the connection and wait for its end, also of the child process; a later use opens a new one."""
@@ -235,34 +232,13 @@ class Connection:
                 detail=link.trace.last_line or words(exc),
             ) from exc  # fmt: skip
 
-    def _call_error(self, exc: Exception, link: Link, tool: str) -> Exception:
-        """What a failed call means, and whether the connection is still of use."""
-        from pydantic import ValidationError
 
-        server, code, said, status = self.server.name, code_of(exc), words(exc), link.trace.status
-        if code in (_CLOSED, _NO_JSON) and "byte limit" in said:
-            return ToolError(f"The result of {tool!r} is larger than the connection takes. Ask for less at once.")
-        if code is None and isinstance(exc, RuntimeError | ValidationError):
-            logger.warning("MCP server %r breaks its own schema in a result of %r: %s", server, tool, said)
-            return ToolError(f"The tool {tool!r} gave a result that does not fit what it promises.")
-        if code == _BAD_PARAMS:
-            return ToolError(f"The tool {tool!r} refused the call: {said}")
-        if code == _BAD_REQUEST and said in _SESSION_GONE:  # it was restarted, and has not looked at the call
-            link.drop()
-            return McpConnectionError(server, "it has ended the session.", transient=True, code=code, status=status)
-        if code is None or (code == _CLOSED and said.startswith(_LOST)):
-            lost = McpError(
-                server, "the connection was lost during the call.", transient=True, code=code,
-                status=status, detail=link.trace.last_line or said,
-            )  # fmt: skip
-            link.drop(lost)
-            return lost
-        return McpError(
-            server, f"it answered with error {code}.", transient=code in (-32603, -32001) and passes(status), code=code,
-            status=status, detail=said,
-        )  # fmt: skip
+def _check_same(seen: Seen, tool: ListedTool) -> None:
+    """Refuse a tool that is not what was offered any more; what it says of itself in ``_meta`` may change.
 
-
-def _same(now: ListedTool | None, then: ListedTool) -> bool:
-    """Whether a tool still is what was offered; what it says of itself in ``_meta`` may change."""
-    return now is then or (now is not None and definition(now) == definition(then))
+    Raises:
+        ToolError: it is another one by now, or gone.
+    """
+    now = seen.tools.get(tool.name)
+    if now is None or definition(now) != definition(tool):
+        raise ToolError(f"The tool {tool.name!r} is not what it was when it was offered, so it was not called.")

@@ -33,6 +33,8 @@ MAX_META_BYTES = 64 * 1024
 
 PROTOCOL_META = "io.modelcontextprotocol/"
 """What the protocol itself puts into ``_meta`` of every result; it says nothing about this one."""
+_USUAL_META = {f"{PROTOCOL_META}serverInfo"}
+"""All that ``_meta`` usually holds."""
 
 MAX_ADDRESS = 8000
 """How many characters the address of a link may have."""
@@ -68,7 +70,7 @@ def tool_result(
         direct: the result may be the answer itself. Then blocks for the user are in it, as text and parts like the
             others, and no lines are added about embedded resources, files and links: the text is the tool's own.
     """
-    plain = _plain(result, max_bytes)
+    plain = plain_result(result, max_bytes)
     if plain is not None:
         return plain
     blocks = _Blocks(max_bytes, direct)
@@ -103,23 +105,38 @@ def tool_result(
     )
 
 
-def _plain(result: Any, max_bytes: int) -> ToolResult | None:
-    """What comes of one text and perhaps structured content, as most results are, without the detours; or None."""
+def plain_result(result: Any, max_bytes: int) -> ToolResult | None:
+    """What comes of one text and perhaps structured content, as most results are, without the detours; or None.
+
+    It is the same whether it may be the answer itself or not.
+    """
     try:
         if result.is_error or len(result.content) != 1:
             return None
-        block, structured = result.content[0], result.structured_content
-        if block.type != "text" or block.annotations is not None or type(block.text) is not str or not block.text:
+        block, structured, meta = result.content[0], result.structured_content, result.meta
+        text = block.text
+        if block.type != "text" or block.annotations is not None or type(text) is not str or not text:
             return None
-        if structured is not None and len(to_json(structured, fallback=str)) > max_bytes:
+        if structured is not None and not _fits(structured, text, max_bytes):
             return None
+        about = _meta(result) if meta and not meta.keys() <= _USUAL_META else None
     except (AttributeError, TypeError, ValueError):
         return None
-    meta = _meta(result)
-    return ToolResult(
-        cut(block.text, max_bytes), structured=structured, artifact=structured,
-        metadata={"mcp": meta} if meta else None,
-    )  # fmt: skip
+    if len(text) * 4 > max_bytes:
+        text = cut(text, max_bytes)
+    return ToolResult(text, structured=structured, artifact=structured, metadata={"mcp": about} if about else None)
+
+
+def _fits(structured: Any, text: str, max_bytes: int) -> bool:
+    """Whether the structured content is small enough as JSON.
+
+    Raises:
+        ValueError: it cannot be written as JSON.
+    """
+    # The SDK's servers wrap what is no object. An ASCII character has at most 6 bytes in JSON.
+    if structured == {"result": text} and text.isascii() and len(text) * 6 + 16 <= max_bytes:
+        return True
+    return len(to_json(structured, fallback=str)) <= max_bytes
 
 
 def cut(text: str, max_bytes: int) -> str:

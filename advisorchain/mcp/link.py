@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from ..errors import AdvisorChainError, McpConnectionError, McpError
+from ..errors import AdvisorChainError, McpConnectionError, McpError, ToolError
 from ..shield import in_trio
 from ..tools.timeout import new_scope
 from .cleaning import cleaned
@@ -29,6 +29,11 @@ CLOSE_SECONDS = 10.0
 GRACE_SECONDS = 2.0
 """How long the goodbye to a server may take that is not a child process."""
 
+_CLOSED, _BAD_REQUEST, _BAD_PARAMS, _NO_JSON = -32000, -32600, -32602, -32700  # of JSON-RPC and MCP
+_SESSION_GONE = ("Session not found", "Session terminated")
+_LOST = ("Connection closed", "SSE stream")
+"""How the SDK begins to say that the connection is gone; with a code, -32000, that servers use as they like."""
+
 
 class Link:
     """One life of a connection, held open by a task of its own: no cancel scope crosses a task.
@@ -41,7 +46,7 @@ class Link:
 
     __slots__ = (
         "server", "era", "seconds", "began", "client", "error", "over", "trace", "dirty",
-        "_scope", "_ready", "_stop", "_ended", "_calls",
+        "_dispatcher", "_scope", "_ready", "_stop", "_ended", "_calls",
     )  # fmt: skip
 
     def __init__(self, server: McpServer, era: Era, seconds: float) -> None:
@@ -54,6 +59,7 @@ class Link:
         self.over = False
         self.trace = Trace()
         self.dirty = False
+        self._dispatcher: Any = None  # of the client's session
         self._scope: anyio.CancelScope | None = None
         self._ready = anyio.Event()
         self._stop = anyio.Event()
@@ -63,13 +69,8 @@ class Link:
     @property
     def alive(self) -> bool:
         """Whether it can be used, as far as is known: a child process that has died is noticed here."""
-        if self.over:
-            return False
-        if self.client is None:
-            return True
         # The SDK wakes nobody when the other side has closed, but it knows.
-        dispatcher = self.client.session._dispatcher  # pyright: ignore[reportPrivateUsage]
-        return getattr(dispatcher, "_closed", False) is not True
+        return not self.over and getattr(self._dispatcher, "_closed", False) is not True
 
     @property
     def ended(self) -> bool:
@@ -127,8 +128,8 @@ class Link:
 
         Raises:
             McpConnectionError: the connection had ended before.
-            McpError: the connection has ended meanwhile.
-            Exception: whatever the SDK raises.
+            McpError: the call failed, or the connection has ended meanwhile.
+            ToolError: the server refuses the call, in words for the model.
         """
         client = self.client if self.client is not None else await self.ready()
         if self.over:
@@ -137,9 +138,40 @@ class Link:
             self._calls.add(scope)
             try:
                 return await client.call_tool(name, arguments, progress_callback=progress, meta=meta)  # type: ignore[arg-type]
+            except AdvisorChainError:
+                raise
+            except Exception as exc:
+                raise self._call_error(exc, name) from exc
             finally:
                 self._calls.discard(scope)
         raise self._cut_off()
+
+    def _call_error(self, exc: Exception, tool: str) -> Exception:
+        """What a failed call means; drops the connection if it is of no more use."""
+        from pydantic import ValidationError
+
+        server, code, said, status = self.server.name, code_of(exc), words(exc), self.trace.status
+        if code in (_CLOSED, _NO_JSON) and "byte limit" in said:
+            return ToolError(f"The result of {tool!r} is larger than the connection takes. Ask for less at once.")
+        if code is None and isinstance(exc, RuntimeError | ValidationError):
+            logger.warning("MCP server %r breaks its own schema in a result of %r: %s", server, tool, said)
+            return ToolError(f"The tool {tool!r} gave a result that does not fit what it promises.")
+        if code == _BAD_PARAMS:
+            return ToolError(f"The tool {tool!r} refused the call: {said}")
+        if code == _BAD_REQUEST and said in _SESSION_GONE:  # it was restarted, and has not looked at the call
+            self.drop()
+            return McpConnectionError(server, "it has ended the session.", transient=True, code=code, status=status)
+        if code is None or (code == _CLOSED and said.startswith(_LOST)):
+            lost = McpError(
+                server, "the connection was lost during the call.", transient=True, code=code,
+                status=status, detail=self.trace.last_line or said,
+            )  # fmt: skip
+            self.drop(lost)
+            return lost
+        return McpError(
+            server, f"it answered with error {code}.", transient=code in (-32603, -32001) and passes(status), code=code,
+            status=status, detail=said,
+        )  # fmt: skip
 
     def _cut_off(self) -> McpError:
         if self.error is not None:
@@ -169,6 +201,7 @@ class Link:
                 async with opened(server, self.era, self.trace, self._changed) as client:
                     scope.deadline = float("inf")
                     self.client = client
+                    self._dispatcher = client.session._dispatcher  # pyright: ignore[reportPrivateUsage]
                     self._ready.set()
                     try:
                         await self._stop.wait()

@@ -409,6 +409,33 @@ def test_large_structured_content_is_left_out() -> None:
     assert broken.content == "ok\n[structured content left out: it cannot be read]"
 
 
+@pytest.mark.parametrize(
+    ("said", "max_bytes", "kept"),
+    [("3", 1000, True), ("x" * 600, 650, True), ("x" * 640, 650, False), ("\x01" * 150, 650, False), ("é", 1000, True)],
+    ids=["small", "just fits", "too large", "longer in JSON", "not ASCII"],
+)
+def test_a_text_that_the_structured_content_repeats(said: str, max_bytes: int, kept: bool) -> None:
+    result = converted(text(said), structuredContent={"result": said}, max_bytes=max_bytes)
+    assert result.structured == ({"result": said} if kept else None)
+    assert result.artifact == result.structured
+    assert (result.content == said) is kept
+    assert ("structured content left out" in result.content) is not kept
+
+
+def test_a_broken_text_that_the_structured_content_repeats() -> None:
+    block = SimpleNamespace(type="text", text="half \ud800", annotations=None)
+    result = tool_result(_raw(block, structured_content={"result": "half \ud800"}), tool="t")
+    assert result.structured is None
+    assert "[structured content left out: it cannot be read]" in result.content
+
+
+def test_meta_of_the_protocol_is_not_kept_and_other_meta_is() -> None:
+    known = {"io.modelcontextprotocol/serverInfo": {"name": "s"}}
+    assert converted(text("ok"), _meta=known).metadata is None
+    assert converted(text("ok"), _meta={**known, "io.modelcontextprotocol/other": 1}).metadata is None
+    assert converted(text("ok"), _meta={**known, "org/trace": 1}).metadata == {"mcp": {"_meta": {"org/trace": 1}}}
+
+
 def test_many_blocks() -> None:
     result = converted(*[image()] * (MAX_PARTS + 5), *[link("no address")] * 500)
     assert len(result.parts) == MAX_PARTS

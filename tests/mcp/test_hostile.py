@@ -50,6 +50,22 @@ async def test_arguments_that_cannot_be_sent_cost_no_other_call(mcp: Any, argume
     assert found == ["waited"]
 
 
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+async def test_broken_arguments_for_a_server_in_this_process_harm_nobody(era: Any) -> None:
+    from mcp.server.mcpserver import MCPServer
+
+    server = MCPServer("echo")
+
+    @server.tool()
+    async def echo(said: str) -> str:
+        return f"You said {said}."
+
+    async with McpTools([McpServer.in_process(server, era=era)]) as tools:
+        broken = await result_of(tools, "echo", {"said": "half \ud800"})
+        assert str(broken.content).startswith("You said half ?.")
+        assert (await result_of(tools, "echo", {"said": "more"})).content == "You said more."
+
+
 @pytest.mark.parametrize("value", [object(), b"\xff", "half \ud800"], ids=["object", "bytes", "text"])
 async def test_context_that_cannot_be_sent_is_an_error_of_the_program(mcp: Any, run: Any, value: Any) -> None:
     key = ContextKey[Any]("key")
