@@ -46,7 +46,8 @@ class Disguises:
             source without one has `mcp_disguise`.
 
     Attributes:
-        first: holds the first character of every text that needs to be looked at: ``if text[:1] in disguises.first``.
+        first: holds the first character of every text that needs to be looked at, a space for an empty one:
+            ``if (text or " ")[0] in disguises.first`` (an index costs half of a slice).
 
     Raises:
         ConfigurationError: a matcher is none.

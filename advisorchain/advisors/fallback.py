@@ -175,7 +175,7 @@ class ToolFallbackAdvisor(Advisor):
             if error is None or (isinstance(error, AdvisorChainError) and error.ends_turn):
                 raise
             return self._failed(invocation, error)
-        if result.content[:1] in self._first:
+        if (result.content or " ")[0] in self._first:
             kind = self._disguises.failure(invocation, result)
             if kind is not None:
                 return self._translated(invocation, kind, "ResultText", result=result)

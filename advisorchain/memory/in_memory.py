@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..errors import MemoryStoreError
 from ..messages import Message
-from .store import History, StoredTurn, check_bounds, message_key
+from .store import History, StoredTurn, check_bounds, have_distinct_ids, message_key
 
 _Turns = dict[str, StoredTurn]
 
@@ -45,7 +44,7 @@ class InMemoryStore:
                     break
             else:
                 raise MemoryStoreError(f"Conversation {conversation_id!r} has no message {before!r} to load before.")
-        elif last_turns is None and last_messages is None:
+        elif last_messages is None and (last_turns is None or last_turns >= len(turns)):
             return History(turns.values())
         chosen: list[StoredTurn] = []
         for turn in latest:
@@ -67,7 +66,7 @@ class InMemoryStore:
             return
         turns = self._conversations.setdefault(conversation_id, {}).setdefault(branch, {})
         stored = turns.get(turn_id)
-        if stored is None and _are_distinct(messages):
+        if stored is None and have_distinct_ids(messages):
             turns[turn_id] = StoredTurn(turn_id, tuple(messages))
             return
         kept = {} if stored is None else {message_key(message): message for message in stored.messages}
@@ -82,11 +81,3 @@ class InMemoryStore:
     async def conversations(self) -> tuple[str, ...]:
         """See `MemoryStore.conversations`."""
         return tuple(sorted(self._conversations))
-
-
-def _are_distinct(messages: Sequence[Any]) -> bool:
-    """Whether every message has an id of its own; False also when one has none."""
-    try:
-        return len({message.id for message in messages}) == len(messages)
-    except (AttributeError, TypeError):
-        return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any, Protocol, runtime_checkable
 
 from ..errors import ConfigurationError
@@ -149,6 +150,17 @@ def message_key(message: Message) -> str:
     if isinstance(key, str) and key:
         return key
     return "sha256:" + hashlib.sha256(dump_messages((message,)).encode()).hexdigest()
+
+
+def have_distinct_ids(messages: Sequence[Message]) -> bool:
+    """Whether every message has an id of its own; False also when one has none."""
+    try:
+        return len(set(map(_id_of, messages))) == len(messages)
+    except (AttributeError, TypeError):  # one of an unknown role
+        return False
+
+
+_id_of = attrgetter("id")
 
 
 def check_bounds(last_turns: int | None, last_messages: int | None) -> None:
