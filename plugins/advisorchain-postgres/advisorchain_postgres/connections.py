@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 import weakref
@@ -22,6 +23,11 @@ T = TypeVar("T")
 Connection = AsyncConnection[tuple[Any, ...]]
 Pool = AsyncConnectionPool[Connection]
 Work = Callable[[Connection], Awaitable[T]]
+
+logger = logging.getLogger("advisorchain.postgres")
+
+CLOSE_FACTOR = 3
+"""How many times the timeout of a piece of work closing a pool may take."""
 
 _all: weakref.WeakSet[Connections] = weakref.WeakSet()
 _abandoned: list[Any] = []
@@ -199,7 +205,7 @@ class Connections:
         """Have a pool closed; what others are doing with its connections goes on."""
         if opened is not None and loop.opened is opened:
             loop.opened = None
-            task = asyncio.get_running_loop().create_task(_close(opened))
+            task = asyncio.get_running_loop().create_task(_close(opened, CLOSE_FACTOR * self._timeout))
             loop.closing.add(task)
             task.add_done_callback(loop.closing.discard)
 
@@ -224,8 +230,13 @@ async def _end_with_us(tasks: set[asyncio.Task[Any]]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def _close(opened: _Opened) -> None:
-    await opened.closing.aclose()
+async def _close(opened: _Opened, seconds: float) -> None:
+    """Close a pool; one whose lock is never free, say, is left to its tasks' end and the garbage collector."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds) as limit:
+            await opened.closing.aclose()
+    if limit.expired():
+        logger.warning("A pool of connections to PostgreSQL was not closed within %g s, and is left alone.", seconds)
 
 
 def _renew_after_fork() -> None:

@@ -6,9 +6,9 @@ import itertools
 import shutil
 import subprocess
 import tempfile
+import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -38,10 +38,16 @@ class Server:
         return self.dsn.partition("?host=")[2]
 
     def start(self) -> None:
-        for _ in range(3):  # the package waits 10 s for it, which a busy machine may need
-            with suppress(subprocess.SubprocessError):
+        until = time.monotonic() + 60
+        while True:  # the package waits 10 s for it, and a busy machine may need more; then it may still be starting
+            try:
                 self._postgres.ensure_postgres_running()
+                psycopg.connect(self.dsn).close()
                 break
+            except (subprocess.SubprocessError, psycopg.OperationalError):
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
         assert self._postgres.get_uri() == self.dsn
 
     def kill(self) -> None:

@@ -72,6 +72,7 @@ async def test_killed_while_many_append(store: PostgresStore, server: Any) -> No
                 await store.append(f"c{task % 3}", name, turn(name))
             except MemoryStoreError:
                 refused.append(name)
+                enough.set()  # a server that refuses everybody is not waited for
                 return
             stored.append(name)
             if len(stored) > 20:
@@ -83,6 +84,7 @@ async def test_killed_while_many_append(store: PostgresStore, server: Any) -> No
                 for task in range(20):
                     group.start_soon(append, task)
                 await enough.wait()
+                assert not refused
                 await anyio.to_thread.run_sync(server.kill)
         assert len(refused) == 20
     finally:
@@ -276,3 +278,20 @@ def test_an_event_loop_that_ends_in_the_middle_of_the_work(
         time.sleep(0.05)
     found: Any = asyncio.run(store.load("c"))
     assert found.turns[0].id == "first" and all(len(each.messages) == 2 for each in found.turns)
+
+
+async def test_a_pool_that_cannot_be_closed_holds_nobody_up(server: Any, schema: str, caplog: Any) -> None:
+    store = PostgresStore(server.dsn, schema=schema, timeout=0.3)
+    await store.append("c", "t", turn())
+    (loop,) = store._connections._loops.values()
+    assert loop.opened is not None
+    lock = loop.opened.pool._lock
+    await lock.acquire()  # as a task of the pool that is stuck would hold it
+    try:
+        with within(5):
+            await store.aclose()
+        assert "was not closed within 0.9 s" in caplog.text
+    finally:
+        lock.release()
+    assert len(await store.load("c")) == 2
+    await store.aclose()
