@@ -77,8 +77,7 @@ from .runtime import Runtime
 from .stream import ChatStream
 from .tool_execution import ToolExecution
 from .tools import Tool, ToolContext, ToolProvider, ToolRegistry, tool
-
-__version__ = "0.1.0"
+from .version import __version__
 
 if _TYPE_CHECKING:
     from .tools.augment import AugmentedCall, augment

@@ -37,6 +37,7 @@ class Advisor:
             events pass while it waits.
         inside, outside: ``"tool_loop"`` refuses a chain in which the advisor stands on the wrong side.
         is_tool_loop: the advisor is a tool loop; a chain has at most one.
+        span_kind: what readers of OpenInference take its spans for: ``"CHAIN"``, ``"GUARDRAIL"``, ``"RETRIEVER"``.
     """
 
     name: str = _DerivedName()  # type: ignore[assignment]
@@ -45,6 +46,7 @@ class Advisor:
     inside: ClassVar[Literal["tool_loop"] | None] = None
     outside: ClassVar[Literal["tool_loop"] | None] = None
     is_tool_loop: ClassVar[bool] = False
+    span_kind: ClassVar[str] = "CHAIN"
 
     async def advise(self, request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
         """Handle a chat exchange; ``await call_next(request)`` runs the rest of the chain."""

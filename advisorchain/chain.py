@@ -17,6 +17,7 @@ from .stream import emit_text
 
 if TYPE_CHECKING:
     from .explain import ChainExplanation
+    from .observation import Observer
 
 Advise = Callable[[ChatRequest, ChatNext], Awaitable[ChatResponse[Any]]]
 AdviseTool = Callable[[ToolInvocation, ToolNext], Awaitable[ToolResult]]
@@ -57,6 +58,14 @@ def _overridden(advisor: Any, name: str, method_name: str, default: Any) -> Any:
     return checked_async(method, f"{method_name} of advisor {name!r}")
 
 
+def _watched(entry: Entry) -> Advise:
+    return lambda request, call_next: request.context.turn.observer.advise(entry, request, call_next)  # type: ignore[union-attr]
+
+
+def _watched_tool(entry: Entry) -> AdviseTool:
+    return lambda invocation, call_next: invocation.context.turn.observer.advise_tool(entry, invocation, call_next)  # type: ignore[union-attr]
+
+
 def _link(advise: Advise, call_next: ChatNext) -> ChatNext:
     return lambda request: advise(request, call_next)
 
@@ -91,32 +100,51 @@ class AdvisorChain:
             one tool loop, or an advisor stands on the wrong side of it.
     """
 
-    __slots__ = ("entries", "model", "_chat", "_tool")
+    __slots__ = ("entries", "model", "_run_tool", "_onions", "_watched_onions")
     keeps_ledger = True  # as the model of another chain: its model calls are in the turn's ledger already
 
     def __init__(self, advisors: Iterable[Any], model: ChatNext, *, tool: ToolNext) -> None:
         self.entries = _arrange(advisors)
         self.model = model
-        chat: ChatNext = ModelCall(model)
+        self._run_tool = tool
+        self._onions = self._composed(watched=False)
+        self._watched_onions: tuple[ChatNext, ToolNext] | None = None
+
+    def _composed(self, watched: bool) -> tuple[ChatNext, ToolNext]:
+        """The chat onion and the tool onion; ``watched``: every pass goes through the turn's observer."""
+        chat: ChatNext = ModelCall(self.model)
+        tool = self._run_tool
         for entry in reversed(self.entries):
             hold = getattr(entry.advisor, "streams", "pass") == "hold"
             if entry.advise is not None:
-                chat = (_link_hold if hold else _link)(entry.advise, chat)
+                chat = (_link_hold if hold else _link)(_watched(entry) if watched else entry.advise, chat)
             if entry.advise_tool is not None:
-                tool = _link_tool(entry.advise_tool, tool, hold)
-        self._chat = chat
-        self._tool = tool
+                tool = _link_tool(_watched_tool(entry) if watched else entry.advise_tool, tool, hold)
+        return chat, tool
 
     def __call__(self, request: ChatRequest) -> Awaitable[ChatResponse[Any]]:
         """Send a request through the chain; its tool calls go through this chain's tool advisors."""
-        if request.execute is not self._tool:
-            request = request.replace(execute=self._tool)
-        return self._chat(request)
+        observer = request.context.turn.observer
+        chat, tool = self._onions if observer is None else self._onions_for(observer)
+        if request.execute is not tool:
+            request = request.replace(execute=tool)
+        return chat(request)
+
+    def _onions_for(self, observer: Observer) -> tuple[ChatNext, ToolNext]:
+        if not observer.advisors:
+            return self._onions
+        if self._watched_onions is None:
+            self._watched_onions = self._composed(watched=True)
+        return self._watched_onions
 
     @property
     def execute(self) -> ToolNext:
         """Runs one tool invocation through the tool advisors."""
-        return self._tool
+        return self._onions[1]
+
+    def execute_for(self, observer: Observer | None) -> ToolNext:
+        """`execute`, for a turn that ``observer`` watches."""
+        return self._onions[1] if observer is None else self._onions_for(observer)[1]
 
     @property
     def tool_loop(self) -> Entry | None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from typing_extensions import TypeForm, TypeVar
 
-from .advisors import ReturnDirectAdvisor, ToolCallingAdvisor
+from .advisors import ToolCallingAdvisor
+from .call_settings import CallSettings, Options, Prompt
 from .chain import AdvisorChain
 from .context import Context, Turn
+from .default_advisors import with_loop
 from .errors import ConfigurationError
 from .exchange import CONVERSATION, RETURN_DIRECT, ChatNext, ChatRequest, ChatResponse, ToolSet
 from .messages import Message, UserMessage, check_pairing
+from .observers import global_observer, watch_of
 from .options import ChatOptions
-from .order import Order
 from .output import output_type_of
 from .prepared_turn import PreparedTurn
 from .prompt import messages_of, system_message
@@ -27,28 +30,16 @@ from .tools.execution import run_tool
 from .tools.registry import ToolSources
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+    from .config.client import ConfiguredClient
     from .sync import SyncStream
+    from .telemetry import Telemetry
 
 T = TypeVar("T", default=str)
 
-Prompt = str | Message | Sequence[Message]
-Options = ChatOptions | Mapping[str, Any]
-
 _RUNTIME = Runtime()
-
-
-class CallSettings(TypedDict, total=False):
-    """The keyword arguments of a call; see `ChatClient.call`."""
-
-    system: str | None
-    variables: Mapping[str, Any] | None
-    tools: Iterable[Any]
-    advisors: Iterable[Any]
-    options: Options | None
-    conversation_id: str | None
-    context: Mapping[Any, Any] | None
-    return_direct: Mapping[str, bool] | None
-    tool_loop: bool | None
 
 
 class ChatClient:
@@ -64,6 +55,9 @@ class ChatClient:
         tool_loop: False leaves the tool loop out and hands tool calls to the caller.
         name: of the client, in traces and logs.
         runtime: clock, ids and jitter.
+        telemetry: True: turns are traced once the application has set up OpenTelemetry; False: never; or `Telemetry`.
+        tracer_provider: instead of OpenTelemetry's global one.
+        meter_provider: as above.
 
     Raises:
         ConfigurationError: advisors or tools do not fit together.
@@ -81,6 +75,9 @@ class ChatClient:
         tool_loop: bool = True,
         name: str = "chat_client",
         runtime: Runtime | None = None,
+        telemetry: bool | Telemetry = True,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
     ) -> None:
         if isinstance(model, type):
             raise ConfigurationError(f"{model.__name__} is a class; pass an instance: {model.__name__}(...).")
@@ -98,8 +95,24 @@ class ChatClient:
         self._return_direct = _flags(return_direct)
         self._tool_loop = tool_loop
         self._runtime = runtime or _RUNTIME
+        self._watch = watch_of(telemetry, tracer_provider, meter_provider)
         self._chains: dict[bool, AdvisorChain] = {}
         self._chain(tool_loop, None)
+
+    @classmethod
+    def from_config(
+        cls, path: str | PathLike[str], chain: str | None = None, *, telemetry: bool | Telemetry | None = None
+    ) -> ConfiguredClient:
+        """The client of a TOML file, or of its ``[chains.NAME]``; ``async with`` closes it. See `ConfigFile`.
+
+        ``telemetry`` takes the place of what the file says.
+
+        Raises:
+            ConfigurationError: something in the file is wrong: tells file, line, key, and the nearest valid name.
+        """
+        from .config import ConfigFile
+
+        return ConfigFile(path).client(chain, telemetry=telemetry)
 
     @property
     def model(self) -> ChatNext:
@@ -258,8 +271,12 @@ class ChatClient:
         """The composed chain of a call without advisors of its own."""
         return self._chain(self._tool_loop, None)
 
-    def explain(self, format: Literal["text", "json"] = "text") -> str:
-        """The chain as text or JSON: order, outside or inside the loop, which calls each advisor wraps; and the tools.
+    def explain(self, format: Literal["text", "mermaid", "svg", "json"] = "text") -> str:
+        """The chain as text, JSON or picture: order, outside or inside the loop, which calls each advisor wraps; tools.
+
+        Args:
+            format: ``"text"``; ``"json"``; ``"mermaid"``, a flowchart for Markdown; or ``"svg"``, a picture that needs
+                nothing but itself, light or dark as its reader prefers.
 
         Raises:
             ConfigurationError: the format is unknown.
@@ -273,10 +290,10 @@ class ChatClient:
         if extra is None or extra == ():
             chain = self._chains.get(tool_loop)
             if chain is None:
-                advisors = _with_loop(self._advisors, tool_loop)
+                advisors = with_loop(self._advisors, tool_loop)
                 chain = self._chains[tool_loop] = AdvisorChain(advisors, self._model, tool=run_tool)
             return chain
-        advisors = _with_loop([*self._advisors, *_listed(extra)], tool_loop)
+        advisors = with_loop([*self._advisors, *_listed(extra)], tool_loop)
         return AdvisorChain(advisors, self._model, tool=run_tool)
 
     def _prepare(
@@ -341,7 +358,11 @@ class ChatClient:
             conversation_id=conversation_id,
             offers={},
         )
-        return PreparedTurn(self.name, chain, request, providers)
+        # A sub-agent that has no setting of its own is seen by whoever sees the turn: one trace, in one place.
+        observer = parent.context.turn.observer if parent is not None and self._watch is global_observer else None
+        if observer is None:
+            observer = self._watch()
+        return PreparedTurn(self.name, chain, request, providers, observer)
 
     def __repr__(self) -> str:
         return f"ChatClient({self.name!r}, model={getattr(self._model, 'name', self.model)!r})"
@@ -365,22 +386,3 @@ def _listed(advisors: Any) -> list[Any]:
     if isinstance(advisors, str) or not isinstance(advisors, Iterable):
         raise ConfigurationError(f"advisors= takes a list, for example advisors=[{advisors!r}].")
     return list(advisors)
-
-
-def _with_loop(advisors: list[Any], tool_loop: bool) -> list[Any]:
-    """The advisors with the tool loop and return-direct added when absent, or with both left out."""
-    if not tool_loop:
-        return [
-            advisor
-            for advisor in advisors
-            if not getattr(advisor, "is_tool_loop", False) and not isinstance(advisor, ReturnDirectAdvisor)
-        ]
-    loop = next((advisor for advisor in advisors if getattr(advisor, "is_tool_loop", False)), None)
-    added: list[Any] = []
-    if loop is None:
-        added.append(ToolCallingAdvisor())
-    if not any(isinstance(advisor, ReturnDirectAdvisor) for advisor in advisors):
-        inside = getattr(loop, "order", 0)
-        order = max(int(Order.RETURN_DIRECT), inside if isinstance(inside, int) else 0)
-        added.append(ReturnDirectAdvisor(order=order))
-    return [*advisors, *added]

@@ -17,6 +17,7 @@ from .shield import run_shielded
 if TYPE_CHECKING:
     from .chain import AdvisorChain
     from .exchange import ChatResponse
+    from .observation import Attributes, Observer
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -104,7 +105,7 @@ class Turn:
 
     __slots__ = (
         "id", "continues", "runtime", "ledger", "messages", "transcript", "call_ids", "path",
-        "chain", "round", "attempt", "emitted_round", "_callbacks", "_sub_agents",
+        "chain", "observer", "round", "attempt", "emitted_round", "_callbacks", "_sub_agents",
     )  # fmt: skip
 
     def __init__(
@@ -130,6 +131,8 @@ class Turn:
         self.path = path
         self.chain: AdvisorChain | None = None
         """The client's chain that runs the turn; None until it starts."""
+        self.observer: Observer | None = None
+        """What watches the turn; None: nothing does."""
         self.round = 1
         """The running round."""
         self.attempt = 0
@@ -155,6 +158,18 @@ class Turn:
             self._sub_agents = {}
         number = self._sub_agents[sub_agent] = self._sub_agents.get(sub_agent, 0) + 1
         return (*self.path, sub_agent if number == 1 else f"{sub_agent}#{number}")
+
+    def note(self, name: str, attributes: Attributes | None = None) -> None:
+        """See `Context.note`."""
+        if self.observer is not None:
+            self.observer.note(name, attributes)
+
+    def operation(
+        self, name: str, running: Awaitable[T], *, target: str = "", attributes: Attributes | None = None
+    ) -> Awaitable[T]:
+        """See `Context.operation`."""
+        observer = self.observer
+        return running if observer is None else observer.operation(name, running, target, attributes)
 
     @property
     def has_callbacks(self) -> bool:
@@ -247,6 +262,31 @@ class Context:
         if turn._callbacks is None:
             turn._callbacks = []
         turn._callbacks.append(callback)
+
+    def note(self, name: str, attributes: Attributes | None = None) -> None:
+        """Tell whoever watches the turn that something has happened: an event on the span of the advisor at work.
+
+        Args:
+            name: what, for example ``"my_plugin.quota_reached"``.
+            attributes: more about it; no content (texts of users, arguments, results).
+        """
+        self.turn.note(name, attributes)
+
+    def operation(
+        self, name: str, running: Awaitable[T], *, target: str = "", attributes: Attributes | None = None
+    ) -> Awaitable[T]:
+        """Have whoever watches the turn see ``running`` as an operation: a span of its own.
+
+        Without a watcher it is returned as it is. ``hits = await context.operation("retrieval", search(text),
+        target="handbook")``.
+
+        Args:
+            name: ``"retrieval"``, ``"search_memory"``, ``"upsert_memory"``, or a name of yours.
+            running: what to await; if its result has a length, that is recorded as the number of what was found.
+            target: what it works on: an index, a store.
+            attributes: more about it; no content.
+        """
+        return self.turn.operation(name, running, target=target, attributes=attributes)
 
     @overload
     def get(self, key: ContextKey[T]) -> T | None: ...

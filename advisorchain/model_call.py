@@ -40,10 +40,12 @@ class ModelCall:
         steering = request.steering
         if steering is not None:
             steering.asked = len(steering)
-        if logger.isEnabledFor(logging.DEBUG):
-            response = await self._logged(request)
+        run = self._logged if logger.isEnabledFor(logging.DEBUG) else self.model
+        observer = request.context.turn.observer
+        if observer is None or self._keeps_ledger:  # a sub-agent's turn is watched as one
+            response = await run(request)
         else:
-            response = await self.model(request)
+            response = await observer.model_call(self._name, self.model, request, run)
         if not isinstance(response, ChatResponse):
             raise ConfigurationError(
                 f"The model {self._name!r} returned {type(response).__name__}, not a ChatResponse."

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .chain import AdvisorChain
 from .errors import ConfigurationError
@@ -13,27 +14,41 @@ from .stream import Outlet
 from .tools.batch import with_unique_ids
 from .tools.registry import ProvidedTools
 
+if TYPE_CHECKING:
+    from .observation import Observer
+
 logger = logging.getLogger("advisorchain")
 
 
 class PreparedTurn(NamedTuple):
-    """A turn's chain and request, and the tool providers to ask before it starts; ``client`` is a name for the log."""
+    """A turn's chain and request, the tool providers to ask before it starts, and what watches it.
+
+    ``client`` is its name in logs and traces.
+    """
 
     client: str
     chain: AdvisorChain
     request: ChatRequest
     providers: Sequence[ProvidedTools]
+    observer: Observer | None = None
 
-    async def run(self, emit: Emit | None = None) -> ChatResponse[Any]:
+    def run(self, emit: Emit | None = None) -> Awaitable[ChatResponse[Any]]:
         """Run the chain, validate the output, settle the stream's text, end the turn; ``emit`` makes it streamed."""
         request = self.request
         turn = request.context.turn
-        turn.ledger.started = turn.runtime.clock()
-        turn.chain = self.chain
         outlet: Outlet | None = None
         if emit is not None:
             outlet = Outlet(turn, emit)
             request = request.replace(emit=outlet, streaming=True)
+        observer = turn.observer = self.observer
+        if observer is None:
+            return self._run(request, outlet)
+        return observer.turn(self.client, request, partial(self._run, request, outlet))
+
+    async def _run(self, request: ChatRequest, outlet: Outlet | None) -> ChatResponse[Any]:
+        turn = request.context.turn
+        turn.ledger.started = turn.runtime.clock()
+        turn.chain = self.chain
         if debug := logger.isEnabledFor(logging.DEBUG):
             logger.debug("turn %s of %s starts", turn.id, self.client)
         try:

@@ -125,6 +125,7 @@ class CircuitBreakerAdvisor(Advisor):
         self._source = source
         self._counts = counts or source_failed
         self._disguises = Disguises(matchers)
+        self._first = self._disguises.first
         self._clock = clock if clock is not None or state is None else time.time
         self._state: StateAccess | None = None
         if state is not None:
@@ -198,7 +199,7 @@ class CircuitBreakerAdvisor(Advisor):
         except BaseException as error:
             await self._tell(calm.source, invocation.context.turn, calm.admission, self._told(error))
             raise
-        if result.content[:1] in self._disguises.first and (failure := self._disguised(invocation, result)) is not None:
+        if (result.content or " ")[0] in self._first and (failure := self._disguised(invocation, result)) is not None:
             await self._tell(calm.source, invocation.context.turn, calm.admission, self._told(failure))
         elif calm.over:
             await self._tell(calm.source, invocation.context.turn, calm.admission, "succeeded")
@@ -254,7 +255,7 @@ class CircuitBreakerAdvisor(Advisor):
         if self._state is not None:
             keys = {self._key(source): source for source in sources}
             for key, data in (await self._state.load_each(keys)).items():
-                self._keep(keys[key], circuit_of(data))
+                self._keep(keys[key], circuit_of(data), request.context.turn)
         now = self._now(request.context.turn)
         closed = {source for source in sources & self._troubled if not self._circuits[source].admits(now)}
         if not closed:
@@ -302,7 +303,7 @@ class CircuitBreakerAdvisor(Advisor):
         left, until = self.patience, 0.0
         while True:
             admission: Admission = await self._change(
-                source, partial(self._admit, turn, left > 0), lambda given: self._ended(turn, given, "released")
+                source, turn, partial(self._admit, turn, left > 0), lambda given: self._ended(turn, given, "released")
             )
             if admission.admitted:
                 return admission
@@ -324,7 +325,7 @@ class CircuitBreakerAdvisor(Advisor):
     async def _tell(self, source: str, turn: Turn, admission: Admission, told: Told) -> None:
         """Note the outcome of a call."""
         try:
-            await self._change(source, self._ended(turn, admission, told))
+            await self._change(source, turn, self._ended(turn, admission, told))
         finally:
             self._room.left(source)
 
@@ -349,6 +350,7 @@ class CircuitBreakerAdvisor(Advisor):
     async def _change(
         self,
         source: str,
+        turn: Turn,
         change: Callable[[Circuit], tuple[Circuit, T]],
         undo: Callable[[T], Callable[[Circuit], tuple[Circuit, None]]] | None = None,
     ) -> T:
@@ -365,16 +367,19 @@ class CircuitBreakerAdvisor(Advisor):
             except StateAwayError:
                 pass  # as last seen, the circuit goes on in this process
             else:
-                self._keep(source, new)
+                self._keep(source, new, turn)
                 return value
         with self._lock:
             old = self._circuits.get(source)
             new, value = change(old or _NEW)
             if new is not old:
-                self._keep(source, new)
+                self._keep(source, new, turn)
             return value
 
-    def _keep(self, source: str, circuit: Circuit) -> None:
+    def _keep(self, source: str, circuit: Circuit, turn: Turn) -> None:
+        if turn.observer is not None and circuit.state != self.circuit(source).state:
+            about = {"advisorchain.circuit_breaker.source": source, "advisorchain.circuit_breaker.state": circuit.state}
+            turn.note("advisorchain.circuit_breaker", about)
         self._circuits[source] = circuit
         calm = self._calm.pop(source, None)
         if calm is not None:

@@ -14,7 +14,7 @@ from ..errors import ConfigurationError
 from ..exchange import CONVERSATION, ChatNext, ChatRequest, ChatResponse
 from ..memory.history import merged, with_distinct_calls
 from ..memory.in_memory import InMemoryStore
-from ..memory.store import History, MemoryStore
+from ..memory.store import History, MemoryStore, have_distinct_ids
 from ..memory.windows import Window
 from ..messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from ..order import Order
@@ -50,11 +50,11 @@ class _Remembered:
         if self.replaced is not None:
             messages = tuple([message for message in messages if id(message) not in self.replaced])
         if type(messages[0]) is not SystemMessage:
-            return request.replace(messages=history + messages)
+            return request.with_tools(request.tools, history + messages)
         head = 1
         while type(messages[head]) is SystemMessage:
             head += 1
-        return request.replace(messages=messages[:head] + history + messages[head:])
+        return request.with_tools(request.tools, messages[:head] + history + messages[head:])
 
 
 class MemoryAdvisor(Advisor):
@@ -158,9 +158,13 @@ class MemoryAdvisor(Advisor):
         remembered.sent = _sent(request, turn, inside, posted)
         if not posted:
             if self.window is None:
-                loaded = await self.store.load(conversation_id, branch=branch)
+                loading = self.store.load(conversation_id, branch=branch)
             else:
-                loaded = await self.window.load(self.store, conversation_id, branch)
+                loading = self.window.load(self.store, conversation_id, branch)
+            if turn.observer is None:
+                loaded = await loading
+            else:
+                loaded = await turn.operation("search_memory", loading, target=type(self.store).__name__)
             again = self._turns.get(turn)
             if again is not None:  # a concurrent call_next of the same turn was faster: one snapshot for all
                 return await call_next(again.shown(request))
@@ -230,6 +234,10 @@ class MemoryAdvisor(Advisor):
             return None
         stored = _with_distinct_ids(_without_system((*remembered.sent, *messages)))
         append = self.store.append(remembered.conversation_id, remembered.turn_id, stored, branch=remembered.branch)
+        turn = remembered.turn
+        if turn.observer is not None:
+            count = {"gen_ai.memory.record.count": len(stored)}
+            return turn.operation("upsert_memory", append, target=type(self.store).__name__, attributes=count)
         if getattr(self.store.append, "__func__", None) is InMemoryStore.append:
             _finish(append)  # it never waits: no shield against cancellation is needed
             return None
@@ -284,11 +292,8 @@ def _sent(request: ChatRequest, turn: Turn, inside: bool, posted: bool) -> Seque
 
 def _with_distinct_ids(messages: Sequence[Message]) -> Sequence[Message]:
     """A store keeps a message once in a turn; one that was sent twice on purpose gets another id, always the same."""
-    try:
-        if len({message.id for message in messages}) == len(messages):
-            return messages
-    except (AttributeError, TypeError):  # one of an unknown role, without an id
-        pass
+    if have_distinct_ids(messages):
+        return messages
     ids = [getattr(message, "id", None) for message in messages]
     counts: dict[str, int] = {}
     distinct: list[Message] = []

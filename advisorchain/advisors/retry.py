@@ -176,7 +176,7 @@ class RetryAdvisor(Advisor):
                 result = await call_next(invocation)
             else:
                 result = await _within(seconds, call_next(invocation), _late_tool(invocation.tool.name))
-            if result.content[:1] not in self._first:
+            if (result.content or " ")[0] not in self._first:
                 return result
             disguised = self._disguises.failure(invocation, result)
             if disguised is None:
@@ -280,13 +280,16 @@ class RetryAdvisor(Advisor):
 
         turn = context.turn
         clock, jitter = turn.runtime.clock, turn.runtime.jitter
-        attempts = 0
+        attempts, what = 0, "model" if isinstance(key, int) else "tool"
 
         async def run() -> T:
             nonlocal attempts
             attempts += 1
             if attempts == 1:
                 raise first  # made already, outside tenacity, whose successful path costs as much as a tool round
+            context.note(
+                "advisorchain.retry", {"advisorchain.retry.what": what, "advisorchain.retry.attempt": attempts}
+            )
             seconds = policy.attempt_timeout
             if policy.deadline is not None:
                 left = max(0.001, start + policy.deadline - clock())

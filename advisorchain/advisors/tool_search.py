@@ -296,7 +296,7 @@ class ToolSearchAdvisor(Advisor):
         if not text.strip():
             return
         try:
-            tools = await self._best(search, ToolQuery(text, self.prefetch, None))
+            tools = await self._best(search, ToolQuery(text, self.prefetch, None), request.context.turn)
         except Exception:  # the model can still search
             logger.warning("Advisor %r could not search with the user's message", self.name, exc_info=True)
         else:
@@ -310,7 +310,7 @@ class ToolSearchAdvisor(Advisor):
             raise ToolError("The tools of that turn are not known any more.")
         catalogue = search.catalogue
         known = query.category is None or catalogue.has(query.category)
-        tools = await self._best(search, query if known else query._replace(category=None))
+        tools = await self._best(search, query if known else query._replace(category=None), turn)
         names = tuple(tool.name for tool in tools)
         if context.request.round:
             search.pending[context.call.id] = names
@@ -318,10 +318,12 @@ class ToolSearchAdvisor(Advisor):
             await self._show(search, turn, names)
         return ToolResult(found_text(query, tools, catalogue.categories, known), metadata={FOUND: names})
 
-    async def _best(self, search: Discoveries, query: ToolQuery) -> list[Tool]:
+    async def _best(self, search: Discoveries, query: ToolQuery, turn: Turn) -> list[Tool]:
         tools = search.tools
         index = await self._indexes.index_of(tools, search.catalogue.fingerprint(tools))
-        hits = await index.search(query.query, query.limit, found_in(tools, query.category))
+        searching = index.search(query.query, query.limit, found_in(tools, query.category))
+        about = {"gen_ai.retrieval.top_k": query.limit}
+        hits = await turn.operation("retrieval", searching, target=type(index).__name__, attributes=about)
         least = hits[0].score * self.min_share if hits else 0.0
         fitting = [hit.name for hit in hits[: query.limit] if hit.score >= least]
         return [tool for name in fitting if (tool := tools.get(name)) is not None]

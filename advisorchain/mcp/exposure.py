@@ -16,6 +16,7 @@ from ..events import Event, ToolProgress
 from ..exchange import ChatRequest, ChatResponse, ToolSet, discard
 from ..invocation import ToolResult
 from ..messages import AssistantMessage, ToolCall
+from ..observers import Watch, global_observer
 from ..runtime import Runtime
 from ..tools.definition import Tool, ToolProvider
 from ..tools.execution import UnknownTool, run_call, run_tool
@@ -63,16 +64,24 @@ class ExposedTools:
         tools: what ``ChatClient(tools=...)`` takes.
         advisors: wrap every call; each must have ``advise_tool``.
         runtime: clock and ids.
+        watch: what watches the calls.
 
     Raises:
         ConfigurationError: a tool has a name that MCP does not allow, or an advisor wraps model calls only.
     """
 
-    def __init__(self, tools: Iterable[Any], advisors: Iterable[Any] = (), runtime: Runtime | None = None) -> None:
+    def __init__(
+        self,
+        tools: Iterable[Any],
+        advisors: Iterable[Any] = (),
+        runtime: Runtime | None = None,
+        watch: Watch = global_observer,
+    ) -> None:
         items = [tools] if isinstance(tools, ToolRegistry) else _listed(tools)
         self._sources = ToolSources(items)
         self._registries = [item for item in items if isinstance(item, ToolRegistry)]
         self._runtime = runtime or Runtime()
+        self.watch = watch
         self._chain = AdvisorChain(advisors, _no_model, tool=run_tool)
         idle = [entry.name for entry in self._chain.entries if entry.advise_tool is None]
         if idle:
@@ -140,6 +149,7 @@ class ExposedTools:
         turn = Turn(runtime)
         turn.ledger.started = runtime.clock()
         turn.chain = self._chain
+        turn.observer = self.watch()
         turn.ledger.rounds = 1
         request = self._request(Context(turn, dict(values or {})))
         call = ToolCall(name, arguments)
@@ -172,8 +182,9 @@ class ExposedTools:
 
     def _request(self, context: Context) -> ChatRequest:
         return ChatRequest(
-            (), tools=self.fixed, context=context, execute=self._chain.execute, round=1, emit=discard, offers={}
-        )
+            (), tools=self.fixed, context=context, execute=self._chain.execute_for(context.turn.observer), round=1,
+            emit=discard, offers={},
+        )  # fmt: skip
 
     async def _available(self, request: ChatRequest) -> ToolSet:
         fixed = self.fixed

@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
-from ..errors import ConfigurationError, ToolArgumentsError, ToolError
+from ..context import Context
+from ..errors import ConfigurationError, McpError, ToolArgumentsError, ToolError
 from ..invocation import ToolResult
 from ..tools.definition import Tool, ToolContext
 from ..tools.schema_arguments import SchemaArguments, argument_error, parse_arguments
 from .cleaning import cleaned
-from .conversion import tool_result
+from .conversion import plain_result, tool_result
 from .listed_tool import ListedTool
 from .return_direct import Direct
 from .server import McpServer
 from .trace_context import sent_trace
 
 if TYPE_CHECKING:
+    from mcp.types import CallToolResult
+
+    from ..observation import Observer
     from .connection import Connection
 
 _HINTS = {
@@ -27,6 +31,7 @@ _HINTS = {
     "idempotent": "idempotentHint",
     "open_world": "openWorldHint",
 }
+_NETWORK = {"stdio": "pipe", "http": "tcp", "sse": "tcp"}
 PROGRESS_CHARS = 1_000
 """How long the message of a progress report may be."""
 
@@ -105,20 +110,47 @@ class RemoteTool(Tool):
             ToolError: the server refused the call, or the arguments cannot be sent.
             ConfigurationError: something of the context that ``meta=`` lists cannot be sent.
         """
-        meta = self._meta(context)
-        if not _is_sendable(arguments):  # half way out, it would end the connection for all other calls too
+        server, request = self.server, context.request
+        meta: dict[str, Any] = sent_trace(request.context)
+        if server.meta:
+            meta = {**meta, **self._listed_meta(request.context)}
+        # Half way out, they would end the connection for all other calls too. In this process nothing is written.
+        if server.transport != "in_process" and not _is_sendable(arguments):
             raise ToolError(f"The arguments for {self.name!r} cannot be sent: they have broken characters.")
         connection: Connection = self._connection()  # type: ignore[attr-defined]
-        progress = _shown_progress(context) if context.request.streaming else None
-        result = await connection.call(self.listed, arguments, progress, meta)
-        direct = self.is_direct(context.context)
-        return tool_result(result, tool=self.name, max_bytes=self.server.max_result_bytes, direct=direct)
+        progress = _shown_progress(context) if request.streaming else None
+        calling = connection.call(self.listed, arguments, progress, meta or None)
+        observer = request.context.turn.observer
+        result = await (calling if observer is None else self._described(calling, connection, context, observer))
+        plain = plain_result(result, server.max_result_bytes)
+        if plain is not None:
+            return plain
+        direct = self.is_direct(request.context)
+        return tool_result(result, tool=self.name, max_bytes=server.max_result_bytes, direct=direct)
 
-    def _meta(self, context: ToolContext) -> dict[str, Any] | None:
-        """What goes along in ``_meta``: the trace context, what the server's ``meta`` lists, and nothing else."""
-        found: dict[str, Any] = sent_trace(context.context)
+    async def _described(
+        self, calling: Awaitable[CallToolResult], connection: Connection, context: ToolContext, observer: Observer
+    ) -> CallToolResult:
+        """Tell whoever watches what the call is; by the names of the MCP conventions."""
+        turn, call_id, client = context.context.turn, context.call.id, connection.client
+        about = {"mcp.method.name": "tools/call", "advisorchain.mcp.server": self.source}
+        if client is not None:
+            about["mcp.protocol.version"] = client.protocol_version
+        if (network := _NETWORK.get(self.server.transport)) is not None:
+            about["network.transport"] = network
+        observer.describe_tool_call(turn, call_id, about)
+        try:
+            return await calling
+        except McpError as error:
+            if error.code is not None:
+                observer.describe_tool_call(turn, call_id, {"rpc.response.status_code": str(error.code)})
+            raise
+
+    def _listed_meta(self, context: Context) -> dict[str, Any]:
+        """What the server's ``meta`` lists. It and the trace context go along in ``_meta``, and nothing else."""
+        found: dict[str, Any] = {}
         for key, name in self.server.meta.items():
-            value = context.context.get(name)
+            value = context.get(name)
             if value is None:
                 continue
             if not _is_sendable(value):
@@ -127,7 +159,7 @@ class RemoteTool(Tool):
                     f"{type(value).__name__}, is no JSON."
                 )
             found[key] = value
-        return found or None
+        return found
 
     def __repr__(self) -> str:
         return f"<RemoteTool {self.name!r}: {self.policy_name}>"

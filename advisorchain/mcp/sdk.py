@@ -1,4 +1,4 @@
-"""Whether the MCP SDK is installed; it comes with the extra ``mcp``."""
+"""Whether the MCP SDK is installed: advisorchain requires it, but an installation can be without what it requires."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ def require_sdk() -> None:
         ConfigurationError: it is not; says how to get it.
     """
     if find_spec("mcp") is None:
-        raise ConfigurationError('MCP needs the extra mcp: pip install "advisorchain[mcp]".')
+        raise ConfigurationError("MCP needs the package mcp, which is not installed: pip install advisorchain.")

@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Any, Literal
 import anyio
 
 from ..errors import ConfigurationError
+from ..observers import watch_of
 from ..shield import in_trio
+from ..version import __version__
 from .exposure import ExposedTools
 from .sdk import require_sdk
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
     from mcp.server.auth.settings import AuthSettings
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
     from starlette.applications import Starlette
 
     from ..runtime import Runtime
+    from ..telemetry import Telemetry
     from .tool_server import ToolServer
 
 Transport = Literal["stdio", "http"]
@@ -39,6 +44,9 @@ def mcp_server(
     request_meta: Collection[str] = (),
     tool_meta: Collection[str] = (),
     runtime: Runtime | None = None,
+    telemetry: bool | Telemetry = True,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
 ) -> ToolServer:
     """The tools as a low-level server of the MCP SDK: connect a client in this process, or run it on your transport.
 
@@ -52,6 +60,9 @@ def mcp_server(
         request_meta: keys of a request's ``_meta`` that tools see under `MCP_META`; none unless listed.
         tool_meta: keys of ``Tool.meta`` that go out in a tool's ``_meta``; none unless listed.
         runtime: clock and ids.
+        telemetry: as for `ChatClient`: every request is a span, a child of the client's if it sends its trace along.
+        tracer_provider: as for `ChatClient`.
+        meter_provider: as for `ChatClient`.
 
     Raises:
         ConfigurationError: tools or advisors do not fit.
@@ -60,27 +71,18 @@ def mcp_server(
         if isinstance(keys, str):
             raise ConfigurationError(f"{option}= takes a list of keys, for example {option}=[{keys!r}].")
     require_sdk()
-    exposed = ExposedTools(tools, advisors, runtime)
+    exposed = ExposedTools(tools, advisors, runtime, watch_of(telemetry, tracer_provider, meter_provider))
     from .tool_server import ToolServer
 
     return ToolServer(
         exposed,
         name=name,
-        version=_own_version() if version is None else version,
+        version=__version__ if version is None else version,
         title=title,
         instructions=instructions,
         request_meta=request_meta,
         tool_meta=tool_meta,
     )
-
-
-def _own_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("advisorchain")
-    except PackageNotFoundError:  # run from a copy that is not installed
-        return ""
 
 
 def mcp_app(

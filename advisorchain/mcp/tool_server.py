@@ -76,7 +76,9 @@ class ToolServer(Server[Any]):
             on_call_tool=self._call,
             on_subscriptions_listen=ListenHandler(self._bus) if exposed.can_change else None,
         )
-        self.middleware.append(self._shape)
+        # The SDK's own spans would double ours, and hold the texts of errors.
+        self.middleware = [each for each in self.middleware if type(each).__name__ != "OpenTelemetryMiddleware"]
+        self.middleware += [self._watched, self._shape]
 
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *args: Any, **kwargs: Any
@@ -141,6 +143,24 @@ class ToolServer(Server[Any]):
             values[TRACE_CONTEXT] = trace
         return values
 
+    async def _watched(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+        """Lets whoever watches see the request, as a child of what the client has told of."""
+        observer = self.exposed.watch()
+        if observer is None:
+            return await call_next(ctx)
+        target: str | None = None
+        if ctx.method == "tools/call":
+            name = (ctx.params or {}).get("name")
+            target = name if isinstance(name, str) and self.exposed.fixed.get(name) else "_OTHER"
+        about: dict[str, Any] = {"mcp.protocol.version": ctx.protocol_version}
+        if ctx.request_id is not None:
+            about["jsonrpc.request.id"] = str(ctx.request_id)
+        with observer.served(ctx.method, target, {**(ctx.meta or {})}, about) as fail:
+            result = await call_next(ctx)
+            if target is not None and _is_error(result):
+                fail("tool_error")
+        return result
+
     async def _shape(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         """Sees every message: adds what the SDK's models would drop, and notes whom to tell of changes."""
         result = await call_next(ctx)
@@ -177,6 +197,10 @@ async def _watching(server: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
         group.start_soon(server.watch)
         yield {}
         group.cancel_scope.cancel()
+
+
+def _is_error(result: HandlerResult) -> bool:
+    return bool(result.get("isError") if isinstance(result, dict) else getattr(result, "is_error", False))
 
 
 def _start(cursor: str | None) -> int:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import anyio
 
@@ -85,7 +85,12 @@ class McpTools:
 
     async def tools(self, request: ChatRequest) -> Sequence[Tool]:
         """The tools that the servers offer now; asked once per turn. Tools of the request keep their names."""
-        tools = await self.listed(request.tools)
+        turn = request.context.turn
+        if turn.observer is None or all(source.connection.fresh for source in self._sources()):
+            tools = await self.listed(request.tools)
+        else:
+            asked = ", ".join(source.server.name for source in self._sources() if not source.connection.fresh)
+            tools = await turn.operation("tools/list", self.listed(request.tools), target=asked)
         overrides = request.context.get(RETURN_DIRECT)
         if overrides:
             self._tell_bare(overrides, request.tools)
@@ -146,7 +151,7 @@ class McpTools:
         if sources is None:
             for past in [each for each in self._loops if _is_over(each)]:
                 self._loops.pop(past, None)  # what is kept of it refers to it, so it would stay for ever
-            sources = self._loops[loop] = [_Source(server, self) for server in self.servers]
+            sources = self._loops[loop] = [_Source(server, self, loop) for server in self.servers]
             self._latest = sources
         return sources
 
@@ -195,10 +200,11 @@ class McpTools:
 class _Source:
     """One server on one event loop: its connection, and what it offers."""
 
-    def __init__(self, server: McpServer, tools: McpTools) -> None:
+    def __init__(self, server: McpServer, tools: McpTools, loop: Any = None) -> None:
         self.server = server
         self.offer = Offer()
         self.connection = Connection(server, self._take)
+        self._loop = None if loop is None else ref(loop)
         self._tools = tools
         self._failed = ""
 
@@ -231,6 +237,8 @@ class _Source:
 
     def _same_loop(self) -> Connection:
         """The connection of the event loop that calls, which need not be that of the listing."""
+        if self._loop is not None and self._loop() is _loop():
+            return self.connection
         for source in self._tools._sources():
             if source.server is self.server:
                 return source.connection

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any, Literal
 
 from ..errors import AdvisorChainError, ConfigurationError, ToolError, UnknownToolError
@@ -79,8 +80,11 @@ def run_call(
     ledger.tool_calls += 1
     ledger.calls_by_tool[call.name] = ledger.calls_by_tool.get(call.name, 0) + 1
     direct = tool.is_direct(context)
-    run = _observed if request.streaming or logger.isEnabledFor(logging.DEBUG) else _run_call
-    return run(request, call, tool, direct, error_detail)
+    run = _told if request.streaming or logger.isEnabledFor(logging.DEBUG) else _run_call
+    observer = context.turn.observer
+    if observer is None:
+        return run(request, call, tool, direct, error_detail)
+    return observer.tool_call(request, call, tool, direct, partial(run, request, call, tool, direct, error_detail))
 
 
 async def _run_call(
@@ -123,7 +127,7 @@ def error_result(error: BaseException, tool: str, detail: ErrorDetail) -> ToolRe
     return ToolResult.error(text, failure={"exception": kind})
 
 
-async def _observed(
+async def _told(
     request: ChatRequest, call: ToolCall, tool: Tool, direct: bool, error_detail: ErrorDetail
 ) -> ToolResult:
     turn = request.context.turn
