@@ -7,11 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from .explain_names import plain
 from .order import Order
 
 if TYPE_CHECKING:
     from .chain import AdvisorChain
     from .tools.definition import Tool
+
+ExplainFormat = Literal["text", "mermaid", "svg", "json"]
+"""What `explain()` can give."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +54,30 @@ class ChainExplanation:
         """The tool loop's row, or None."""
         return next((row for row in self.rows if row.position == "loop"), None)
 
-    def format(self, format: Literal["text", "json"] = "text") -> str:
-        """The explanation as text or as JSON.
+    def format(self, format: ExplainFormat = "text") -> str:
+        """The explanation as text, as JSON, or as a picture: a flowchart for Mermaid, or an SVG file.
 
         Raises:
             ConfigurationError: the format is unknown.
         """
-        if format == "json":
-            return json.dumps(asdict(self), indent=2, ensure_ascii=False)
         if format == "text":
             return str(self)
+        if format == "json":
+            return json.dumps(asdict(self), indent=2, ensure_ascii=False)
+        if format == "mermaid":
+            from .explain_mermaid import mermaid
+
+            return mermaid(self)
+        if format == "svg":
+            from .explain_svg import svg
+
+            return svg(self)
         from .errors import ConfigurationError
 
-        raise ConfigurationError(f"Unknown format {format!r}; use 'text' or 'json'.")
+        raise ConfigurationError(f"Unknown format {format!r}; use 'text', 'mermaid', 'svg' or 'json'.")
 
     def __str__(self) -> str:
-        width = max([len(row.name) for row in self.rows] + [len(self.model), 5])
+        width = max([len(plain(row.name)) for row in self.rows] + [len(plain(self.model)), 5])
         kinds = {"chat": "chat", "tool": "tool", "both": "chat + tool"}
         lines = ["order  " + "advisor".ljust(width + 4) + "where    wraps"]
         depth = "  "
@@ -73,18 +85,18 @@ class ChainExplanation:
             mark = {"loop": "↻ ", "inside": "│ "}.get(row.position, "")
             where = {"loop": "loop", "no loop": "-"}.get(row.position, row.position)
             hold = "  holds streamed text" if row.streams == "hold" else ""
-            name = f"{mark}{row.name}"
+            name = f"{mark}{plain(row.name)}"
             lines.append(f"{row.order:>5}{depth}{name.ljust(width + 4)}{where.ljust(9)}{kinds[row.wraps]}{hold}")
         mark = "│ " if self.loop else ""
-        lines.append(f"{int(Order.MODEL):>5}{depth}{(mark + self.model).ljust(width + 4)}{'model'.ljust(9)}-")
+        lines.append(f"{int(Order.MODEL):>5}{depth}{(mark + plain(self.model)).ljust(width + 4)}{'model'.ljust(9)}-")
         if self.tools or self.providers:
             lines.append("")
             lines.append("tools")
-            tool_width = max((len(tool.name) for tool in self.tools), default=0)
+            tool_width = max((len(plain(tool.name)) for tool in self.tools), default=0)
             for tool in self.tools:
-                direct = f"  return direct ({tool.return_direct_from})" if tool.return_direct else ""
-                lines.append(f"  {tool.name.ljust(tool_width)}  {tool.origin}{direct}")
-        lines += [f"  {provider} is asked once per turn" for provider in self.providers]
+                direct = f"  return direct ({plain(tool.return_direct_from)})" if tool.return_direct else ""
+                lines.append(f"  {plain(tool.name).ljust(tool_width)}  {plain(tool.origin)}{direct}")
+        lines += [f"  {plain(provider)} is asked once per turn" for provider in self.providers]
         return "\n".join(lines)
 
 
