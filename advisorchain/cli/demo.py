@@ -18,6 +18,7 @@ from .demo_texts import DemoTexts, RunTexts
 from .display import one_line, print_wrapped, shortened
 from .narration import INDENT, Narration
 from .timeline import TIMELINE, Step, Timeline, TimelineAdvisor
+from .tracing import Tracing, not_traced
 
 
 class DemoRun(NamedTuple):
@@ -35,17 +36,22 @@ class Demo:
         chosen: the model.
         texts: the language.
         console: where to print.
+        tracing: shows the runs' traces.
     """
 
-    def __init__(self, chosen: ChosenModel, texts: DemoTexts, console: Console) -> None:
+    def __init__(self, chosen: ChosenModel, texts: DemoTexts, console: Console, tracing: Tracing | None = None) -> None:
+        self._tracing = tracing or not_traced(console)
         self._chosen = chosen
         self._texts = texts
         self._console = console
         self._narration = Narration(console, (texts.you, texts.answer))
-        self._client = self._client_of(chosen.model)
+        self._client = self._client_of(chosen.model, self._tracing.telemetry)
 
-    def _client_of(self, model: Any) -> ChatClient:
-        return ChatClient(model, tools=[self._texts.tools()], advisors=[TimelineAdvisor()], system=self._texts.system)
+    def _client_of(self, model: Any, telemetry: Any) -> ChatClient:
+        return ChatClient(
+            model, tools=[self._texts.tools()], advisors=[TimelineAdvisor()], system=self._texts.system,
+            name="travel_desk", telemetry=telemetry,
+        )  # fmt: skip
 
     async def show(self) -> list[DemoRun]:
         """Print the chain, run three times, compare."""
@@ -66,7 +72,9 @@ class Demo:
 
     async def _warm_up(self) -> None:
         """Load what a first turn loads, so that the three runs are alike; always offline."""
-        await self._client_of(KeywordModel()).call(self._texts.streamed.question)
+        client = self._client_of(KeywordModel(), self._tracing.throw_away())
+        async with client.stream(self._texts.streamed.question) as stream:
+            await stream.response()
 
     async def _run(
         self, number: int, texts: RunTexts, return_direct: Mapping[str, bool] | None = None, stream: bool = False
@@ -84,6 +92,7 @@ class Demo:
             timeline.finish()
             self._narration.say(self._texts.answer, response.text)
         self._print_timeline(timeline)
+        self._tracing.turn_done()
         return DemoRun(texts, response, timeline)
 
     async def _streamed(self, question: str, timeline: Timeline) -> ChatResponse[Any]:

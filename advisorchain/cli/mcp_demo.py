@@ -52,10 +52,17 @@ class McpDesk:
         language: of the texts.
         model: plays the model; default: a script.
         verbose: leave warnings to the log, instead of keeping them for `TurnRun.log` only.
+        telemetry: as for `ChatClient`.
     """
 
     def __init__(
-        self, servers: Sequence[McpServer], language: Language, model: ChatNext | None = None, *, verbose: bool = False
+        self,
+        servers: Sequence[McpServer],
+        language: Language,
+        model: ChatNext | None = None,
+        *,
+        verbose: bool = False,
+        telemetry: Any = True,
     ) -> None:
         self.texts = texts = MCP_TEXTS[language]
         self.tools = McpTools(servers)
@@ -69,6 +76,8 @@ class McpDesk:
             model or scripted(texts),
             tools=[self.tools],
             system=texts.system,
+            name="travel_desk",
+            telemetry=telemetry,
             advisors=[
                 ToolFallbackAdvisor(language=language, contact=CONTACT),
                 RetryAdvisor(tool={"attempts": 2, "wait": 0.1, "jitter": 0.0}),

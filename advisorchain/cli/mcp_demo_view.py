@@ -22,6 +22,7 @@ from .mcp_demo import DIES_IN, FAILURES, McpDesk, TurnRun
 from .mcp_demo_servers import DemoServers
 from .mcp_demo_watch import Attempt
 from .narration import INDENT, Narration
+from .tracing import Tracing, not_traced
 from .turns import Spinner
 
 COLOURS = {"closed": "green", "half_open": "yellow", "open": "red"}
@@ -30,13 +31,19 @@ RESULT_WIDTH = 300
 
 
 async def show_mcp(
-    language: Language, model: ChatNext | None, model_name: str | None, console: Console, verbose: bool = False
+    language: Language,
+    model: ChatNext | None,
+    model_name: str | None,
+    console: Console,
+    verbose: bool = False,
+    tracing: Tracing | None = None,
 ) -> list[TurnRun]:
     """Run the demo with server processes of its own; none is left at the end, however it ends."""
     with tempfile.TemporaryDirectory(prefix="advisorchain-demo-", ignore_cleanup_errors=True) as directory:
         servers = DemoServers(Path(directory), language)
-        desk = McpDesk(servers.servers, language, model, verbose=verbose)
-        return await McpDemo(desk, servers.kill, model_name, console).show()
+        tracing = tracing or not_traced(console)
+        desk = McpDesk(servers.servers, language, model, verbose=verbose, telemetry=tracing.telemetry)
+        return await McpDemo(desk, servers.kill, model_name, console, tracing).show()
 
 
 class McpDemo:
@@ -47,9 +54,18 @@ class McpDemo:
         kill: kills the activity server for good.
         model: the model's name; None: the script.
         console: where to print.
+        tracing: shows the traces of the turns.
     """
 
-    def __init__(self, desk: McpDesk, kill: Callable[[], None], model: str | None, console: Console) -> None:
+    def __init__(
+        self,
+        desk: McpDesk,
+        kill: Callable[[], None],
+        model: str | None,
+        console: Console,
+        tracing: Tracing | None = None,
+    ) -> None:
+        self._tracing = tracing or not_traced(console)
         self._desk = desk
         self._texts = texts = desk.texts
         self._kill = kill
@@ -91,6 +107,7 @@ class McpDemo:
                 pages.say(texts.you, turn.question)
                 runs.append(await desk.run(turn))
                 self._print_run(runs[-1])
+                self._tracing.turn_done()
             pages.heading(texts.end)
             self._print_servers(at_the_end=True)
         finally:

@@ -81,6 +81,7 @@ class Resilience:
         verbose: leave warnings to the log, instead of keeping them for `StageRun.log` only.
         timeout: seconds that the budget tool may take.
         pause: seconds between two attempts.
+        telemetry: as for `ChatClient`.
 
     Raises:
         ConfigurationError: the audit file cannot be written, or is none.
@@ -95,6 +96,7 @@ class Resilience:
         verbose: bool = False,
         timeout: float = 0.4,
         pause: float = 0.2,
+        telemetry: Any = True,
     ) -> None:
         self.texts = RESILIENCE_TEXTS[language]
         self.memory_path, self.audit_path = directory / "memory.db", directory / "audit.jsonl"
@@ -114,6 +116,8 @@ class Resilience:
             tools=_tools(self.texts, self.service, timeout),
             system=self.texts.system,
             return_direct={LOOKUP: False},
+            name="travel_desk",
+            telemetry=telemetry,
             advisors=[
                 AuditAdvisor(self.sink),
                 MemoryAdvisor(self.store, order=Order.MEMORY_INSIDE),

@@ -18,6 +18,7 @@ from .memory import print_turns
 from .narration import INDENT, Narration
 from .resilience import FAILURES, RESET_AFTER, STAGES, Resilience, StageRun
 from .timeline import Step
+from .tracing import Tracing, not_traced
 
 COLOURS = {"closed": "green", "half_open": "yellow", "open": "red"}
 
@@ -29,9 +30,11 @@ class ResilienceDemo:
         demo: what is run.
         model: the model's name; None: the script.
         console: where to print.
+        tracing: shows the traces of the stages.
     """
 
-    def __init__(self, demo: Resilience, model: str | None, console: Console) -> None:
+    def __init__(self, demo: Resilience, model: str | None, console: Console, tracing: Tracing | None = None) -> None:
+        self._tracing = tracing or not_traced(console)
         self._demo = demo
         self._texts = texts = demo.texts
         self._model = model
@@ -63,6 +66,7 @@ class ResilienceDemo:
                 self._narration.say(texts.you, stage_texts.question)
                 run = await demo.run(stage, stage_texts)
                 self._print_run(run)
+                self._tracing.turn_done()
                 runs.append(run)
             self._narration.heading(f"{texts.memory} · {demo.conversation}")
             print_turns(console, await demo.store.load(demo.conversation), INDENT)

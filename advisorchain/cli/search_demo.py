@@ -21,6 +21,7 @@ from .narration import INDENT, Narration
 from .search_texts import SEARCH_TEXTS
 from .searching import SearchingModel
 from .timeline import TIMELINE, Step, Timeline, TimelineAdvisor
+from .tracing import Tracing, not_traced
 
 FEWEST = 10
 """How many tools there are at least."""
@@ -47,9 +48,18 @@ class SearchDemo:
         language: of tools and texts.
         count: how many tools there are in all.
         console: where to print.
+        tracing: shows the traces of both.
     """
 
-    def __init__(self, chosen: ChosenModel | None, language: Language, count: int, console: Console) -> None:
+    def __init__(
+        self,
+        chosen: ChosenModel | None,
+        language: Language,
+        count: int,
+        console: Console,
+        tracing: Tracing | None = None,
+    ) -> None:
+        self._tracing = tracing or not_traced(console)
         self._texts = texts = SEARCH_TEXTS[language]
         self._chosen = chosen
         self._count = count
@@ -63,7 +73,10 @@ class SearchDemo:
 
     def _client(self, *advisors: Any) -> ChatClient:
         model: Any = self._chosen.model if self._chosen is not None else SearchingModel()
-        return ChatClient(model, tools=self._tools, advisors=[TimelineAdvisor(), *advisors], system=self._texts.system)
+        return ChatClient(
+            model, tools=self._tools, advisors=[TimelineAdvisor(), *advisors], system=self._texts.system,
+            name="travel_desk", telemetry=self._tracing.telemetry,
+        )  # fmt: skip
 
     async def show(self) -> tuple[SearchRun, SearchRun]:
         """Print the chain, ask twice, compare."""
@@ -93,6 +106,7 @@ class SearchDemo:
         names = run.rounds[-1].seen.tools.names if run.rounds and run.rounds[-1].seen is not None else []
         narration.say(texts.added, self._listed(names))
         narration.say(texts.answer, response.text)
+        self._tracing.turn_done()
         return run
 
     def _listed(self, names: list[str]) -> str:

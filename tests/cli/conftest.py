@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 TOOLS = '''
 import anyio
@@ -100,3 +104,39 @@ def advisorchain(work_dir: Path) -> Advisorchain:
         )
 
     return run
+
+
+ShowPage = Callable[..., "Page"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium; one for all tests of a module."""
+    from chromium import open_chromium
+
+    with open_chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def show(browser: Browser, tmp_path: Path) -> Iterator[ShowPage]:
+    """Write the page of a trace and open it; at the end nothing was logged, no script failed, nothing was asked for."""
+    from chromium import Tab
+    from made_traces import travel_turn
+
+    from advisorchain.cli.trace_page import write_trace_page
+    from advisorchain.cli.trace_spans import TraceSpan, span_of
+
+    tabs: list[Tab] = []
+
+    def open_page(spans: list[TraceSpan] | None = None, title: str = "sample.jsonl", **options: Any) -> Page:
+        path = tmp_path / f"page{len(tabs)}.html"
+        write_trace_page([span_of(span) for span in travel_turn()] if spans is None else spans, path, title)
+        tabs.append(Tab(browser, path, **options))
+        return tabs[-1].page
+
+    yield open_page
+    for index, tab in enumerate(tabs):
+        assert tab.problems == []
+        assert tab.requests == [(tmp_path / f"page{index}.html").as_uri()]
+        tab.context.close()
