@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 import inspect
 import os
 import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from .. import plugins
 from ..errors import ConfigurationError
 from ..exchange import ChatNext
 from ..models.keyword import KeywordModel
 
 KEYWORD = "keyword"
-OPENAI_PLUGIN = "advisorchain_openai"
+OPENAI = "openai"
 DEFAULT_OPENAI_MODEL = "gpt-4o-mini"
 
 
@@ -37,13 +37,13 @@ def choose_model(name: str | None) -> ChosenModel:
 
     Raises:
         UsageProblem: there is no such model.
-        ConfigurationError: its plugin is missing.
+        PluginError: its plugin is missing, broken or not allowed.
     """
     if name is not None:
         return ChosenModel(_model(name), name)
     if not os.environ.get("OPENAI_API_KEY"):
         return ChosenModel(KeywordModel(), KEYWORD, "offline and rule-based; OPENAI_API_KEY is not set")
-    if importlib.util.find_spec(OPENAI_PLUGIN) is None:
+    if OPENAI not in [plugin.name for plugin in plugins.available("models")]:
         why = "OPENAI_API_KEY is set, but the plugin is missing: pip install advisorchain-openai"
         return ChosenModel(KeywordModel(), KEYWORD, why)
     chosen = "openai:" + (os.environ.get("OPENAI_MODEL") or DEFAULT_OPENAI_MODEL)
@@ -51,38 +51,37 @@ def choose_model(name: str | None) -> ChosenModel:
 
 
 def _model(name: str) -> ChatNext:
-    if name == KEYWORD:
-        return KeywordModel()
     if name == "scripted" or name.startswith("scripted:"):
         raise UsageProblem("The model 'scripted' plays the script of a test: use advisorchain.testing.ScriptedModel.")
-    provider, _, rest = name.partition(":")
-    if provider == "openai" and rest:
-        return _openai(rest)
-    raise UsageProblem(f"There is no model {name!r}: {_nearest(name)} Models: keyword, openai:<model>.")
-
-
-def _nearest(name: str) -> str:
     provider, colon, rest = name.partition(":")
-    if provider == "openai":
-        return f"name one, for example 'openai:{DEFAULT_OPENAI_MODEL}'."
+    known = _known()
+    if provider not in known or (colon and not rest):
+        raise UsageProblem(f"There is no model {name!r}: {_nearest(name, known)} Models: {_list(known)}.")
+    if not colon and provider != KEYWORD:
+        needed = plugins.options_of(plugins.find("models", provider)) or {}
+        if "model" in needed and needed["model"].default is inspect.Parameter.empty:
+            raise UsageProblem(f"There is no model {name!r}: {_nearest(name, known)} Models: {_list(known)}.")
+    model: ChatNext = plugins.named_model(name)
+    return model
+
+
+def _known() -> list[str]:
+    return list(dict.fromkeys([*(plugin.name for plugin in plugins.available("models")), OPENAI]))
+
+
+def _list(known: Iterable[str]) -> str:
+    return ", ".join(name if name == KEYWORD else f"{name}:<model>" for name in known)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    provider, colon, rest = name.partition(":")
     if not colon and name.startswith(("gpt-", "chatgpt", "o1", "o3", "o4")):
         return f"did you mean 'openai:{name}'?"
-    near = difflib.get_close_matches(provider, [KEYWORD, "openai"], 1, cutoff=0)[0]
-    return f"did you mean {KEYWORD if near == KEYWORD else f'openai:{rest or DEFAULT_OPENAI_MODEL}'!r}?"
-
-
-def _openai(name: str) -> ChatNext:
-    try:
-        # By name: the core must not depend on a plugin.
-        plugin = importlib.import_module(OPENAI_PLUGIN)
-    except ModuleNotFoundError as exc:
-        if exc.name != OPENAI_PLUGIN:
-            raise
-        raise ConfigurationError(
-            f"The model 'openai:{name}' needs the plugin advisorchain-openai: pip install advisorchain-openai"
-        ) from None
-    model: ChatNext = plugin.OpenAIModel(name)
-    return model
+    near = difflib.get_close_matches(provider, list(known), 1, cutoff=0)[0]
+    default = rest or (DEFAULT_OPENAI_MODEL if near == OPENAI else "<model>")
+    if near == provider:
+        return f"name one, for example '{near}:{default}'."
+    return f"did you mean {KEYWORD if near == KEYWORD else f'{near}:{default}'!r}?"
 
 
 def load_tools(specs: Iterable[str], option: str = "--tools") -> list[Any]:
@@ -94,13 +93,18 @@ def load_tools(specs: Iterable[str], option: str = "--tools") -> list[Any]:
         UsageProblem: not of that form.
         ConfigurationError: cannot be imported, or has no such object.
     """
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    make_current_directory_importable()
     found: list[Any] = []
     for spec in specs:
         value = _load(spec, option)
         found.extend(value if isinstance(value, list | tuple) else [value])
     return found
+
+
+def make_current_directory_importable() -> None:
+    """Let ``module:object`` name what is in the current directory, as ``python -m`` does."""
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
 
 
 def _load(spec: str, option: str) -> Any:

@@ -19,7 +19,6 @@ from .index import ToolIndex
 if TYPE_CHECKING:
     import anyio
 
-GROUP = "advisorchain.tool_indexes"
 """The entry points of plugins that bring an index."""
 
 _DIGESTS: WeakKeyDictionary[Tool, bytes] = WeakKeyDictionary()
@@ -226,39 +225,11 @@ def checked_index(index: Any) -> ToolIndex:
 
 
 def _named(name: str) -> Callable[[], ToolIndex]:
-    if name == "bm25":
-        from .bm25 import Bm25Index
+    from .. import plugins  # here, for those who give an index
 
-        return Bm25Index
-    if name == "regex":
-        from .regex import RegexIndex
-
-        return RegexIndex
-    if name == "hybrid":
-        from .bm25 import Bm25Index
+    if name == "hybrid":  # its parts are looked up once, not for every catalogue
         from .hybrid import HybridIndex
 
-        vector = _from_plugin("vector", "hybrid")
-        return lambda: HybridIndex([Bm25Index(), vector()])
-    return _from_plugin(name, name)
-
-
-def _from_plugin(name: str, asked: str) -> Callable[[], ToolIndex]:
-    from importlib.metadata import entry_points
-
-    found = list(entry_points(group=GROUP, name=name))
-    if not found:
-        if name == "vector":
-            raise ConfigurationError(
-                f'index="{asked}" needs the plugin advisorchain-vector: pip install advisorchain-vector'
-            )
-        known = sorted({"bm25", "regex", "hybrid", "vector", *entry_points(group=GROUP).names})
-        raise ConfigurationError(f"There is no index {name!r}; known are {', '.join(known)}.")
-    if len(found) > 1:
-        both = ", ".join(sorted(entry.dist.name if entry.dist else entry.value for entry in found))
-        raise ConfigurationError(f"Several distributions have an index {name!r}: {both}; uninstall one.")
-    try:
-        make: Callable[[], ToolIndex] = found[0].load()
-    except Exception as error:  # the plugin is somebody else's code
-        raise ConfigurationError(f"index={asked!r}: cannot import {found[0].value}: {error}") from error
-    return make
+        bm25, vector = (plugins.find("tool_indexes", part) for part in ("bm25", "vector"))
+        return lambda: HybridIndex([bm25(), vector()])
+    return plugins.find("tool_indexes", name)

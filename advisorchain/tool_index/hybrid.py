@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import anyio
@@ -103,3 +103,21 @@ async def _all_at_once(search: Any, indexes: Iterable[ToolIndex]) -> None:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         raise error from None
+
+
+def hybrid_index(
+    indexes: Sequence[ToolIndex | str] = ("bm25", "vector"), weights: Iterable[float] | None = None
+) -> HybridIndex:
+    """A `HybridIndex` of indexes that may be named as plugins; what the plugin ``hybrid`` makes.
+
+    Args:
+        indexes: indexes, or their plugins' names. ``vector`` is in the distribution ``advisorchain-vector``.
+        weights: see `HybridIndex`.
+
+    Raises:
+        PluginError: an index is not installed, or broken.
+        ConfigurationError: see `HybridIndex`.
+    """
+    from ..plugins import load  # here, for those who name none
+
+    return HybridIndex([load("tool_indexes", each) if isinstance(each, str) else each for each in indexes], weights)

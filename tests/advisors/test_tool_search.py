@@ -874,7 +874,7 @@ async def test_a_users_tool_of_that_name(run: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"index": "bm26"}, "There is no index 'bm26'; known are bm25, hybrid, regex, vector"),
+        ({"index": "bm26"}, "There is no tool index 'bm26'; did you mean 'bm25'"),
         ({"index": 7}, "index= takes"),
         ({"index": lambda: 7}, "index= must give an index with async add, remove and search, not 7"),
         ({"max_results": 0}, "max_results must be an int of at least 1"),

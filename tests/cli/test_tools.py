@@ -88,7 +88,7 @@ def test_nothing_fits(advisorchain: Any) -> None:
         ([" ", "--from", "desk:everything"], 2, "query is empty"),
         (["weather", "--from", "desk"], 2, "--from 'desk': write module:object"),
         (["weather", "--from", "desk:nothing"], 1, "--from 'desk:nothing': desk has no 'nothing'"),
-        (["weather", "--from", "desk:everything", "--index", "nothing"], 1, "no index 'nothing'"),
+        (["weather", "--from", "desk:everything", "--index", "nothing"], 1, "no tool index 'nothing'"),
         (["(", "--from", "desk:everything", "--index", "regex"], 1, "pattern"),
         (["weather", "--from", "desk:everything", "-k", "0"], 2, "-k"),
         (["weather", "--from", "desk:twice"], 1, "get_weather"),

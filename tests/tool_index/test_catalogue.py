@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gc
-import importlib.metadata
-from importlib.metadata import EntryPoint, EntryPoints
+from importlib.metadata import distributions
+from pathlib import Path
 from typing import Any
 
 import pytest
+from installed_plugins import install
 
 from advisorchain import ConfigurationError, Tool, ToolSet
+from advisorchain.plugins import metadata
 from advisorchain.tool_index import Bm25Index, HybridIndex, RegexIndex
-from advisorchain.tool_index.catalogue import GROUP, Catalogue, Catalogues, digest_of, found_in, indexes_for
+from advisorchain.tool_index.catalogue import Catalogue, Catalogues, digest_of, found_in, indexes_for
 
 
 async def answers(arguments: dict[str, Any]) -> str:
@@ -77,13 +79,15 @@ class Plugin(Bm25Index):
     """Stands where a plugin's index would."""
 
 
-def install(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
-    """Have these entry points, and no others."""
+@pytest.fixture
+def others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory to install plugins in; no others are installed."""
+    monkeypatch.setattr(metadata, "distributions", lambda: distributions(path=[str(tmp_path)]))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
 
-    def entry_points(**wanted: str) -> EntryPoints:
-        return EntryPoints(points).select(**wanted)
 
-    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
+MODULE = "from advisorchain.tool_index import Bm25Index\nclass Found(Bm25Index): pass\n"
 
 
 async def index_of(index: Any) -> Any:
@@ -91,16 +95,14 @@ async def index_of(index: Any) -> Any:
     return await indexes_for(index, 4).index_of(tools, Catalogue(tools).fingerprint(tools))
 
 
-async def test_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(
-        monkeypatch, EntryPoint("vector", f"{__name__}:Plugin", GROUP), EntryPoint("mine", f"{__name__}:Plugin", GROUP)
-    )
-    monkeypatch.setattr(EntryPoint, "load", lambda self: Plugin)
+async def test_names(others: Path) -> None:
+    points = {"vector": "catalogue_plugin:Found", "mine": "catalogue_plugin:Found"}
+    install(others, "mine", {"tool_indexes": points}, modules={"catalogue_plugin": MODULE})
     assert type(await index_of("bm25")) is Bm25Index
     assert type(await index_of("regex")) is RegexIndex
     assert type(await index_of("hybrid")) is HybridIndex
-    assert type(await index_of("vector")) is Plugin
-    assert type(await index_of("mine")) is Plugin
+    assert type(await index_of("vector")).__name__ == "Found"
+    assert type(await index_of("mine")).__name__ == "Found"
     assert type(await index_of(Plugin)) is Plugin
     assert type(await index_of(lambda: HybridIndex([Bm25Index(), RegexIndex()]))) is HybridIndex
     own = Plugin()
@@ -108,23 +110,21 @@ async def test_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["vector", "hybrid"])
-def test_a_plugin_that_is_missing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    install(monkeypatch)
-    with pytest.raises(ConfigurationError, match=f'index="{name}" needs the plugin advisorchain-vector: pip install'):
+def test_a_plugin_that_is_missing(others: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="The tool index 'vector' needs the plugin advisorchain-vector: pip"):
         indexes_for(name, 4)
 
 
-def test_two_of_one_name_and_one_that_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, EntryPoint("mine", "a:A", GROUP), EntryPoint("mine", "b:B", GROUP))
-    with pytest.raises(ConfigurationError, match="Several distributions have an index 'mine': a:A, b:B"):
+def test_two_of_one_name_and_one_that_is_broken(others: Path) -> None:
+    install(others, "a", {"tool_indexes": {"mine": "a:A", "broken": "no_such_module_at_all:A"}})
+    install(others, "b", {"tool_indexes": {"mine": "b:B"}})
+    with pytest.raises(ConfigurationError, match=r"mine of a 1.0: b has the same name.*mine of b 1.0: a has the same"):
         indexes_for("mine", 4)
-    install(monkeypatch, EntryPoint("mine", "no_such_module_at_all:A", GROUP))
-    with pytest.raises(ConfigurationError, match="index='mine': cannot import no_such_module_at_all:A: No module"):
-        indexes_for("mine", 4)
+    with pytest.raises(ConfigurationError, match=r"broken of a 1.0: cannot import no_such_module_at_all:A: ModuleNotF"):
+        indexes_for("broken", 4)
 
 
-async def test_a_plugin_that_gives_no_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, EntryPoint("mine", f"{__name__}:Plugin", GROUP))
-    monkeypatch.setattr(EntryPoint, "load", lambda self: dict)
+async def test_a_plugin_that_gives_no_index(others: Path) -> None:
+    install(others, "mine", {"tool_indexes": {"mine": "builtins:dict"}})
     with pytest.raises(ConfigurationError, match="index= must give an index with async add, remove and search"):
         await index_of("mine")
