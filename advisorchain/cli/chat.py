@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 
 from rich.console import Console
@@ -22,13 +23,26 @@ LEAVE = frozenset({"/exit", "/quit"})
 
 
 class Conversation:
-    """Reads, asks, shows; keeps the history of the turns that succeeded."""
+    """Reads, asks, shows; keeps the history of the turns that succeeded, unless the client's memory does, by an id.
 
-    def __init__(self, client: ChatClient, console: Console, problems: Console) -> None:
+    ``turn_done`` is called after every turn.
+    """
+
+    def __init__(
+        self,
+        client: ChatClient,
+        console: Console,
+        problems: Console,
+        conversation_id: str | None = None,
+        *,
+        turn_done: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._conversation_id = conversation_id
         self._client = client
         self._view = TurnView(console)
         self._console = console
         self._problems = problems
+        self._turn_done = turn_done
         self._history: list[Message] = []
         self._by_hand = sys.stdin.isatty()
 
@@ -47,7 +61,12 @@ class Conversation:
                     return 0
                 interrupted, asking = False, bool(text)
                 if text:
-                    self._turn(text)
+                    try:
+                        answered = self._turn(text)
+                    finally:
+                        self._turn_done()
+                    if answered:
+                        self._console.print()
             except KeyboardInterrupt:
                 if interrupted or was_terminated():
                     return exit_code()
@@ -68,18 +87,20 @@ class Conversation:
             return None
         return line.encode("utf-8", "replace").decode().strip()
 
-    def _turn(self, text: str) -> None:
+    def _turn(self, text: str) -> bool:
+        """Ask and show; whether there was an answer."""
         message = UserMessage(content=text)
         try:
-            response = self._view.run(self._client, [*self._history, message])
+            response = self._view.run(self._client, [*self._history, message], self._conversation_id)
         except AdvisorChainError as exc:
             self._problem(one_line(str(exc)))
-            return
+            return False
         except Exception as exc:  # a model or a tool failed: the conversation goes on
             self._problem(one_line(described(exc)))
-            return
-        self._history += [message, *response.new_messages]
-        self._console.print()
+            return False
+        if self._conversation_id is None:
+            self._history += [message, *response.new_messages]
+        return True
 
     def _note(self, text: str) -> None:
         self._problems.print(Text(text, style="dim"))

@@ -57,7 +57,7 @@ class TurnView:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def run(self, client: ChatClient, messages: list[Message]) -> ChatResponse[Any]:
+    def run(self, client: ChatClient, messages: list[Message], conversation_id: str | None = None) -> ChatResponse[Any]:
         """Run one turn and show it; Ctrl-C cancels it and raises ``KeyboardInterrupt``.
 
         Raises:
@@ -65,7 +65,8 @@ class TurnView:
         """
         flow = Flow(self._console)
         try:
-            with Spinner(self._console) as spinner, client.stream_sync(messages) as stream:
+            turn = client.stream_sync(messages, conversation_id=conversation_id)
+            with Spinner(self._console) as spinner, turn as stream:
                 spinner.show("thinking")
                 for event in stream:
                     self._show(event, flow, spinner)

@@ -17,6 +17,7 @@ import advisorchain as package
 from advisorchain.cli.app import app
 from advisorchain.cli.choice import UsageProblem, choose_model
 from advisorchain.models import KeywordModel
+from advisorchain.plugins import metadata
 
 DESK = "advisorchain.cli.travel_desk:TravelDesk"
 
@@ -129,6 +130,17 @@ def test_explain_prints_the_onion(advisorchain: Any) -> None:
     assert [row["name"] for row in explained["tools"]] == ["query_travel_request", "analyze_travel_budget"]
 
 
+def test_explain_prints_pictures(advisorchain: Any) -> None:
+    drawn = advisorchain("explain", "--tools", DESK, "--format", "svg", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    assert drawn.returncode == 0 and drawn.stdout.startswith("<svg ") and drawn.stdout.endswith("</svg>\n")
+    assert "tool_calling" in drawn.stdout and "query_travel_request &#8617;" in drawn.stdout
+    chart = advisorchain("explain", "--tools", DESK, "-f", "mermaid").stdout
+    assert chart.startswith("flowchart TB\n") and chart.endswith(" end_\n")
+    assert json.loads(advisorchain("explain", "-f", "json").stdout)["model"] == "keyword"
+    both = advisorchain("explain", "--json", "--format", "svg")
+    assert (both.returncode, both.stderr) == (2, "error: --json and --format svg are two formats: give one of them.\n")
+
+
 def test_output_that_the_terminal_cannot_show_is_replaced(advisorchain: Any) -> None:
     done = advisorchain("explain", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert done.returncode == 0 and "? tool_calling" in done.stdout
@@ -172,7 +184,8 @@ def test_without_a_name_the_key_decides(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_without_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "advisorchain_openai", None)
+    monkeypatch.setattr(metadata, "distributions", lambda: [])
+    monkeypatch.setattr(metadata, "_known", None)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     chosen = choose_model(None)
     assert chosen.name == "keyword" and "pip install advisorchain-openai" in (chosen.why or "")
@@ -189,7 +202,7 @@ def test_a_model_error_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         async def __call__(self, request: Any) -> Any:
             raise package.ModelError("The provider\x1b[2J is down.\nTry later.", transient=True)
 
-    monkeypatch.setattr("advisorchain.cli.choice.KeywordModel", Failing)
+    monkeypatch.setattr("advisorchain.models.keyword.KeywordModel", Failing)
     for command in (["run", "hello"], ["demo"]):
         done = CliRunner().invoke(app, [*command, "--model", "keyword"])
         assert (done.exit_code, done.stderr) == (1, "error: The provider[2J is down. Try later.\n")
