@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .calls_allowed import check_calls_allowed
 from .model import ChatModel
 
 if TYPE_CHECKING:
     from .keyword import KeywordModel
 
-__all__ = ["ChatModel", "KeywordModel"]
+__all__ = ["ChatModel", "KeywordModel", "check_calls_allowed"]
 
 
 def __dir__() -> list[str]:
