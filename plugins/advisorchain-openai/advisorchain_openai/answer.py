@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from advisorchain import (
     AssistantMessage,
@@ -22,6 +23,7 @@ from advisorchain import (
     ToolCallDelta,
     Usage,
 )
+from advisorchain.models.prompted_tools import Reading
 
 Json = Mapping[str, Any]
 
@@ -29,13 +31,6 @@ Json = Mapping[str, Any]
 _KEPT_FIELDS = ("annotations", "reasoning_details")
 _ENVELOPE = (("id", "response_id"), ("model", "response_model"), ("system_fingerprint", "system_fingerprint"))
 _STOP_REASONS: dict[str, StopReason] = {"length": "length", "content_filter": "filtered"}
-
-
-class Reading(NamedTuple):
-    """What the whole text of an answer says, when it is not simply the answer's text."""
-
-    text: str
-    calls: tuple[ToolCall, ...] = ()
 
 
 class _Call:
@@ -58,6 +53,9 @@ class Answer:
         read: reads the whole text, for example the value in the object around it; no text is emitted before the end.
     """
 
+    content_field = "choices"
+    is_last = False  # a chunk with the token counts follows the last one: the server says [DONE]
+
     def __init__(self, provider: str, *, read: Callable[[str], Reading] | None = None) -> None:
         self._provider = provider
         self._read = read
@@ -76,6 +74,19 @@ class Answer:
     def is_empty(self) -> bool:
         """Whether nothing at all has arrived: no text, no call, no reason to finish."""
         return self.finish_reason is None and not (self._text or self._reasoning or self._calls)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the model has said why it finished."""
+        return self.finish_reason is not None
+
+    def error_in(self, body: Json) -> Any:
+        """The error that a server put into a chunk, or into a successful answer; None without one."""
+        return None if body.get("choices") else body.get("error")
+
+    def add_whole(self, body: Json) -> list[Event]:
+        """Take in a whole completion."""
+        return self.add(body)
 
     def add(self, body: Json) -> list[Event]:
         """Take in one chunk of a stream, or a whole completion."""
@@ -217,7 +228,7 @@ def arguments_of(text: str) -> dict[str, Any] | str:
     if not text.strip():
         return {}
     try:
-        value: Any = json.loads(text, parse_constant=_no_constant)
+        value: Any = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         return text
     return cast("dict[str, Any]", value) if isinstance(value, dict) else text
@@ -225,6 +236,11 @@ def arguments_of(text: str) -> dict[str, Any] | str:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    return value if math.isfinite(value) else _no_constant(digits)
 
 
 def usage_of(usage: Json) -> Usage:

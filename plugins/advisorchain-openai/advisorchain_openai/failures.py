@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import math
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, cast
@@ -16,9 +17,17 @@ TRANSIENT_STATUS = frozenset({408, 409, 429})
 """Statuses below 500 of a request that may succeed when it is sent again; from 500 on every status is one."""
 
 # The same request fails again, however long one waits.
-_PERMANENT_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_PERMANENT_CODES = frozenset({
+    "insufficient_quota", "billing_hard_limit_reached", "invalid_api_key", "context_length_exceeded", "model_not_found",
+    "invalid_prompt", "bio_policy", "cyber_policy", "content_policy_violation", "misalignment_policy_violation",
+    "data_residency_mismatch", "invalid_image", "invalid_image_format", "invalid_base64_image", "invalid_image_url",
+    "image_too_large", "image_too_small", "image_parse_error", "image_content_policy_violation", "invalid_image_mode",
+    "image_file_too_large", "unsupported_image_media_type", "empty_image_file", "image_file_not_found",
+})  # fmt: skip
 _PERMANENT_TYPES = frozenset({"invalid_request_error", "authentication_error", "permission_error"})
 _LONGEST_TEXT = 500
+_SHORTEST_ANYWHERE = 8
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 def model_error(error: Exception, *, provider: str, url: str, secret: str | None) -> ModelError:
@@ -27,7 +36,7 @@ def model_error(error: Exception, *, provider: str, url: str, secret: str | None
     Args:
         error: what the SDK raised; the secret is taken out of its text too, because it becomes the cause.
         provider: the provider's name.
-        url: where the request went, for connection errors.
+        url: where the request went, for connection errors; as `shown_address` gives it.
         secret: the API key, or None.
     """
     if secret:
@@ -65,6 +74,13 @@ def reported_error(error: Any, *, provider: str, secret: str | None) -> ModelErr
     return ModelError(f"{provider}: {text}", transient=transient, status=status, provider=provider)
 
 
+def shown_address(url: str) -> str:
+    """An address for people to read: without a user's name, a password or a query, which may hold keys."""
+    scheme = _SCHEME.match(url)
+    start = scheme[0] if scheme else ""
+    return start + re.split("[?#]", url.removeprefix(start).rpartition("@")[2])[0]
+
+
 def is_transient(status: int) -> bool:
     """Whether the same request may succeed later after this HTTP status."""
     return status in TRANSIENT_STATUS or status >= 500
@@ -93,6 +109,8 @@ def _seconds(value: float) -> float | None:
 def _text_of(error: openai.APIStatusError) -> str:
     """The server's own sentence, without the SDK's rendering of the whole body."""
     body: Any = error.body
+    if isinstance(body, list) and len(body) == 1:  # Gemini's compatible endpoint
+        body = body[0].get("error", body[0]) if isinstance(body[0], Mapping) else body[0]
     if isinstance(body, Mapping):
         inner = cast("Mapping[str, Any]", body)
         for key in ("message", "detail", "error"):
@@ -102,7 +120,12 @@ def _text_of(error: openai.APIStatusError) -> str:
 
 
 def _redacted(text: str, secret: str | None) -> str:
-    return text.replace(secret, "***") if secret else text
+    """The text without the secret; one so short that it is part of other words, in its own place only."""
+    if not secret or secret not in text:
+        return text
+    if len(secret) >= _SHORTEST_ANYWHERE:
+        return text.replace(secret, "***")
+    return re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
 
 
 def _redact(error: BaseException, secret: str) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
-import logging
-import mimetypes
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -25,16 +22,10 @@ from advisorchain import (
     ToolMessage,
     UserMessage,
 )
+from advisorchain.models.prompted_tools import arguments_text
 
-logger = logging.getLogger("advisorchain.openai")
+from .media import data_url, logger, media_type, returned
 
-_SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"%PDF", "application/pdf"),
-    (b"ID3", "audio/mpeg"),
-)
 _AUDIO_FORMATS = {"mpeg": "mp3", "mp3": "mp3", "wav": "wav", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
 
 
@@ -68,20 +59,6 @@ def chat_messages(messages: Iterable[Message], *, provider: str, send_reasoning:
     if attached:
         sent.append({"role": "user", "content": attached})
     return sent
-
-
-def arguments_text(arguments: dict[str, Any] | str | None) -> str:
-    """A call's arguments as JSON text; a text that is no JSON object is put into one, because servers parse it."""
-    if arguments is None:
-        return "{}"
-    if isinstance(arguments, dict):
-        return json.dumps(arguments, ensure_ascii=False, default=str)
-    try:
-        if isinstance(json.loads(arguments), dict):
-            return arguments
-    except (ValueError, RecursionError):
-        pass
-    return json.dumps({"malformed_arguments": arguments}, ensure_ascii=False)
 
 
 def _assistant(message: AssistantMessage, provider: str, send_reasoning: bool) -> dict[str, Any]:
@@ -126,19 +103,8 @@ def _media(message: ToolMessage, provider: str) -> list[dict[str, Any]]:
 
 
 def _returned(part: ImagePart | AudioPart | FilePart, message: ToolMessage, provider: str) -> dict[str, Any]:
-    """What a tool returned beside text; a note in place of what cannot be sent, because that must not end the turn."""
-    kind = part.kind if message.trusted else f"{part.kind} of {message.source}"
-    name = (part.name if isinstance(part, FilePart) else None) or part.media_type or "without a name"
-    if (
-        part.url is not None and not message.trusted
-    ):  # an address of a stranger is not fetched, nor an uploaded file read
-        return _text(f"[{kind}, {name}: not shown, it is only an address]")
-    try:
-        sent = _part(part, provider)
-    except ConfigurationError as error:
-        logger.warning("What the tool %r returned is not sent to the model: %s", message.name, error)
-        sent = None
-    return sent or _text(f"[{kind}, {name}: cannot be shown here]")
+    found = returned(part, message, lambda media: _part(media, provider))
+    return _text(found) if isinstance(found, str) else found
 
 
 def _content(content: str | tuple[Part, ...], provider: str) -> str | list[dict[str, Any]]:
@@ -160,7 +126,7 @@ def _part(part: Part, provider: str) -> dict[str, Any] | None:
     if isinstance(part, ImagePart):
         if part.url is not None:
             return {"type": "image_url", "image_url": {"url": part.url}}
-        return {"type": "image_url", "image_url": {"url": _data_url(part)}}
+        return {"type": "image_url", "image_url": {"url": data_url(part)}}
     if isinstance(part, AudioPart):
         return _audio(part)
     if isinstance(part, FilePart):
@@ -177,7 +143,7 @@ def _audio(part: AudioPart) -> dict[str, Any]:
         raise ConfigurationError(
             "Chat completions takes audio as bytes, not by address: give AudioPart(data=..., media_type='audio/wav')."
         )
-    subtype = _media_type(part).partition("/")[2].partition(";")[0]
+    subtype = media_type(part).partition("/")[2].partition(";")[0]
     audio = {"data": base64.b64encode(part.data).decode(), "format": _AUDIO_FORMATS.get(subtype, subtype)}
     return {"type": "input_audio", "input_audio": audio}
 
@@ -187,29 +153,8 @@ def _file(part: FilePart) -> dict[str, Any]:
         return {"type": "file", "file": {"file_id": part.url}}
     if part.url is not None and not part.url.startswith("data:"):
         raise ConfigurationError(
-            f"Chat completions cannot fetch the file at {part.url!r}: give its bytes, FilePart(data=..., "
+            f"Chat completions cannot fetch the file at {part.url[:100]!r}: give its bytes, FilePart(data=..., "
             "media_type='application/pdf'), or the id of an uploaded file ('file-...') as url."
         )
-    data_url = part.url if part.url is not None else _data_url(part)
-    return {"type": "file", "file": {"filename": part.name or "file", "file_data": data_url}}
-
-
-def _data_url(part: ImagePart | FilePart) -> str:
-    media_type = _media_type(part)
-    return f"data:{media_type};base64,{base64.b64encode(part.data or b'').decode()}"
-
-
-def _media_type(part: ImagePart | AudioPart | FilePart) -> str:
-    if part.media_type:
-        return part.media_type
-    data = part.data or b""
-    for signature, media_type in _SIGNATURES:
-        if data.startswith(signature):
-            return media_type
-    if data[:4] == b"RIFF" and data[8:12] in (b"WAVE", b"WEBP"):
-        return "audio/wav" if data[8:12] == b"WAVE" else "image/webp"
-    if isinstance(part, FilePart):
-        return (mimetypes.guess_type(part.name)[0] if part.name else None) or "application/octet-stream"
-    raise ConfigurationError(
-        f"The media type of an {type(part).__name__} is not known: give media_type=, for example 'image/png'."
-    )
+    data = part.url if part.url is not None else data_url(part)
+    return {"type": "file", "file": {"filename": part.name or "file", "file_data": data}}

@@ -1,143 +1,14 @@
-"""Tools for models and servers that have no tool calls: described in the instructions, chosen by structured output.
-
-The model answers with one JSON object, ``{"tool": ..., "arguments": ...}`` or ``{"answer": ...}``, which a server with
-``json_schema`` enforces; it makes one call per answer. Calls and results of earlier rounds are sent in the same form.
-"""
+"""Tools for servers that have no tool calls but enforce ``json_schema``: chosen by structured output."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
-from pydantic_core import from_json
-
-from advisorchain import (
-    AssistantMessage,
-    ChatRequest,
-    Message,
-    SystemMessage,
-    TextPart,
-    Tool,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
-
-from .answer import Reading
-from .messages import arguments_text
-
-_INSTRUCTION = """\
-Reply with one JSON object and nothing else.
-To use a tool, reply {{"tool": "the tool's name", "arguments": {{...}}}}.
-To answer the user, reply {{"answer": ...}}. Answer as soon as the results of the tools suffice.
-The tools:
-{tools}"""
-
-
-def prompted_messages(request: ChatRequest) -> list[Message]:
-    """The request's messages with the tools described, and with calls and results as text."""
-    described = _INSTRUCTION.format(tools="\n".join([_described(tool) for tool in request.tools]))
-    messages = list(request.messages)
-    if messages and isinstance(messages[0], SystemMessage):
-        described = f"{messages.pop(0).text}\n\n{described}"
-    sent: list[Message] = [SystemMessage(content=described)]
-    for message in messages:
-        if isinstance(message, AssistantMessage):
-            lines = [_call_text(call) for call in message.tool_calls if call.executed_by == "client"]
-            text = "\n".join(lines) or json.dumps({"answer": message.text}, ensure_ascii=False)
-            sent.append(AssistantMessage(content=text))
-        elif isinstance(message, ToolMessage):
-            head = f"{'Error' if message.is_error else 'Result'} of the tool {message.name}: "
-            parts = message.content
-            sent.append(UserMessage(content=head + parts if isinstance(parts, str) else (TextPart(text=head), *parts)))
-        else:
-            sent.append(message)
-    return sent
+from advisorchain import ChatRequest
+from advisorchain.models.prompted_tools import prompted_schema
 
 
 def prompted_format(request: ChatRequest, choice: str | None) -> dict[str, Any]:
     """The ``response_format`` that allows a call of one of the tools, or an answer, as ``tool_choice`` says."""
-    definitions: dict[str, Any] = {}
-    forms: list[dict[str, Any]] = []
-    if choice != "none":
-        for tool in request.tools:
-            if choice in (None, "auto", "required", tool.name):
-                arguments = _with_own_definitions(tool.input_schema, tool.name, definitions)
-                forms.append(_form(tool={"const": tool.name}, arguments=arguments))
-    if choice in (None, "auto", "none"):
-        output = request.output
-        value = {"type": "string"} if output is None or output.type is str else output.schema
-        forms.append(_form(answer=_with_own_definitions(value, "answer", definitions)))
-    schema: dict[str, Any] = {"anyOf": forms} if len(forms) > 1 else forms[0]
-    if definitions:
-        schema["$defs"] = definitions
-    return {"type": "json_schema", "json_schema": {"name": "tool_or_answer", "schema": schema, "strict": False}}
-
-
-def read_prompted(text: str) -> Reading:
-    """The call or the answer in the model's JSON object, also when it was cut; any other text is the answer itself."""
-    is_whole = True
-    try:
-        value: Any = from_json(text)
-    except ValueError:
-        try:
-            value = from_json(text, allow_partial="trailing-strings")
-            is_whole = False
-        except ValueError:
-            return Reading(text)
-    if not isinstance(value, dict):
-        return Reading(text)
-    found = cast("dict[str, Any]", value)
-    if isinstance(found.get("tool"), str) and "arguments" in found:
-        arguments = found["arguments"]
-        if not is_whole:
-            arguments = text  # the loop must not run a call with half of its arguments
-        elif not isinstance(arguments, dict):
-            arguments = json.dumps(arguments)
-        return Reading("", (ToolCall(found["tool"], cast("dict[str, Any] | str", arguments)),))
-    if set(found) == {"answer"}:
-        answer = found["answer"]
-        return Reading(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False))
-    return Reading(text)
-
-
-def _described(tool: Tool) -> str:
-    fields = cast("Mapping[str, Any]", tool.input_schema.get("properties", {}))
-    return f"- {tool.name}: {tool.description} Its arguments: {json.dumps(fields, ensure_ascii=False)}"
-
-
-def _call_text(call: ToolCall) -> str:
-    return f'{{"tool": {json.dumps(call.name)}, "arguments": {arguments_text(call.arguments)}}}'
-
-
-def _form(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-def _with_own_definitions(schema: Mapping[str, Any], owner: str, definitions: dict[str, Any]) -> Any:
-    """The schema with its ``$defs`` moved to the common ones, under names of its owner."""
-    prefix = "#/$defs/"
-
-    def moved(node: Any) -> Any:
-        if isinstance(node, Mapping):
-            mapping = cast("Mapping[str, Any]", node)
-            return {
-                key: f"{prefix}{owner}.{value.removeprefix(prefix)}"
-                if key == "$ref" and isinstance(value, str) and value.startswith(prefix)
-                else moved(value)
-                for key, value in mapping.items()
-                if key != "$defs"
-            }
-        if isinstance(node, list | tuple):
-            return [moved(item) for item in cast("Iterable[Any]", node)]
-        return node
-
-    for name, definition in cast("Mapping[str, Any]", schema.get("$defs", {})).items():
-        definitions[f"{owner}.{name}"] = moved(definition)
-    return moved(schema)
+    form = {"name": "tool_or_answer", "schema": prompted_schema(request, choice), "strict": False}
+    return {"type": "json_schema", "json_schema": form}

@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+from advisorchain.models.prompted_tools import Reading
 from advisorchain.output import OutputType
-
-from .answer import Reading
 
 VALUE = "value"
 """The field of the object around an output that is no object itself: providers enforce objects only."""

@@ -170,7 +170,7 @@ def test_usage() -> None:
     }) == Usage(9, 8, 0, 2, 5)  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ['{"a": ', "[1]", "null", "NaN", '{"a": NaN}', "[" * 100_000, '"x"'])
+@pytest.mark.parametrize("text", ['{"a": ', "[1]", "null", "NaN", '{"a": NaN}', '{"a": 1e999}', "[" * 100_000, '"x"'])
 def test_arguments_that_are_no_json_object_stay_text(text: str) -> None:
     assert arguments_of(text) == text
 

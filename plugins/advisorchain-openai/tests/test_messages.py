@@ -25,7 +25,8 @@ from advisorchain import (
     UnknownPart,
     UserMessage,
 )
-from advisorchain_openai.messages import arguments_text, chat_messages
+from advisorchain.models.prompted_tools import arguments_text
+from advisorchain_openai.messages import chat_messages
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"picture"
 

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from advisorchain import ChatClient, TextDelta, ToolCallDelta, ToolMessage, tool
 from advisorchain_openai import OpenAIModel
-from advisorchain_openai.prompted import read_prompted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -125,27 +124,3 @@ async def test_without_tools_nothing_changes(aimock: Aimock, prompted: OpenAIMod
     aimock.load([says("hello", "hi")])
     assert (await run(ChatClient(prompted), "hello")).text == "hi"
     assert "response_format" not in aimock.bodies()[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "answer", "calls"),
-    [
-        ('{"answer": "yes"}', "yes", []),
-        ('{"answer": [1]}', "[1]", []),
-        ('{"tool": "f", "arguments": {"a": 1}}', "", [("f", {"a": 1})]),
-        ('{"tool": "f", "arguments": null}', "", [("f", "null")]),
-        ('{"tool": "f"}', '{"tool": "f"}', []),
-        ('{"tool": 7}', '{"tool": 7}', []),
-        # Cut by the limit of tokens.
-        ('{"answer": "It is 18 deg', "It is 18 deg", []),
-        ('{"answer": ', '{"answer": ', []),
-        ('{"tool": "f", "argu', '{"tool": "f", "argu', []),
-        ('{"tool": "f", "arguments": {"a": 1, "b', "", [("f", '{"tool": "f", "arguments": {"a": 1, "b')]),
-        ("plain", "plain", []),
-        ("[1]", "[1]", []),
-    ],
-)
-def test_reading(text: str, answer: str, calls: list[Any]) -> None:
-    found = read_prompted(text)
-    assert found.text == answer
-    assert [(call.name, call.arguments) for call in found.calls] == calls
