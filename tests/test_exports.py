@@ -30,13 +30,16 @@ RELIED_ON = {
         Pinning Question RemoteTool Sampling ServerStatus ToolFilter ToolMatch TRACE_CONTEXT
         mcp_app mcp_server serve_tools
     """,
-    "advisorchain.models": "ChatModel KeywordModel",
+    "advisorchain.config": "ConfigFile ConfiguredClient json_schema",
+    "advisorchain.models": "ChatModel KeywordModel check_calls_allowed",
+    "advisorchain.telemetry": "Telemetry CONVENTIONS",
     "advisorchain.memory": "InMemoryStore SqliteStore MemoryStore LastTurns LastMessages TokenWindow",
     "advisorchain.tool_index": """
         ToolIndex ToolHit ToolPredicate Bm25Index RegexIndex HybridIndex best_hits check_search fields_of split_words
     """,
     "advisorchain.testing": """
-        ScriptedModel check_advisor check_audit_sink check_memory_store check_shared_state check_tool_index
+        RecordingModel ReplayModel ScriptedModel allow_model_calls check_advisor check_audit_sink check_memory_store
+        check_model check_shared_state check_tool_index forbid_model_calls
     """,
 }
 """Names that tests and programs elsewhere import; none of them may go."""

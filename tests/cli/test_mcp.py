@@ -379,7 +379,7 @@ def test_the_program_does_not_load_the_sdk() -> None:
 @pytest.mark.parametrize(
     "command", [["mcp", "list", "--stdio", "x"], ["mcp", "serve", "desks:lookup"], ["demo", "--mcp"]], ids=" ".join
 )
-def test_without_the_extra(tmp_path: Path, command: list[str]) -> None:
+def test_without_the_sdk(tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "desks.py").write_text("from advisorchain import tool\n\n@tool\ndef lookup() -> str:\n    'Look.'\n")
     code = (
         f"import sys; sys.modules['mcp'] = None; sys.argv[1:] = {command!r}; from advisorchain.cli import main; main()"
@@ -388,7 +388,7 @@ def test_without_the_extra(tmp_path: Path, command: list[str]) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 1
-    assert done.stderr == 'error: MCP needs the extra mcp: pip install "advisorchain[mcp]".\n'
+    assert done.stderr == "error: MCP needs the package mcp, which is not installed: pip install advisorchain.\n"
 
 
 def test_a_call_that_takes_too_long(cli: Cli) -> None:

@@ -14,6 +14,7 @@ import inspect
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -133,6 +134,9 @@ def assert_matches(printed: str, shown: str, where: object) -> None:
 def test_python_blocks_run(page: Path, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(ROOT / "docs" / "examples")
+    for block in BLOCKS[page]:
+        if block.language == "toml" and "file" in block.marks:  # a configuration stands beside the program
+            (tmp_path / Path(block.marks["file"]).name).write_text(block.text, encoding="utf-8")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     # exec adds this by itself, running a coroutine function does not; Python 3.12 looks for it.
     namespace: dict[str, Any] = {"__builtins__": builtins}
@@ -199,8 +203,9 @@ def commands(block: Block) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("block", CONSOLE_BLOCKS, ids=str)
-def test_console_blocks_run(block: Block) -> None:
-    """Commands of our own program run, beside the examples; for the test command see below."""
+def test_console_blocks_run(block: Block, tmp_path: Path) -> None:
+    """Commands of our own program run, beside a copy of the examples; for the test command see below."""
+    examples = shutil.copytree(ROOT / "docs" / "examples", tmp_path / "examples")
     assert commands(block), f"{block}: start the commands with '$ '"
     scripts = str(Path(sys.executable).parent)
     environment = {**os.environ, "PATH": scripts + os.pathsep + os.environ["PATH"], "NO_COLOR": "1", "COLUMNS": "120"}
@@ -216,7 +221,7 @@ def test_console_blocks_run(block: Block) -> None:
         done = subprocess.run(
             ours["command"],
             shell=True,
-            cwd=ROOT / "docs" / "examples",
+            cwd=examples,
             env=environment,
             capture_output=True,
             encoding="utf-8",

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from starlette.testclient import TestClient
 
@@ -368,8 +369,63 @@ async def test_a_direct_tool_ends_the_manual_loop() -> None:
     assert sent("".join(events))[-1] == ("done", {"text": "6 * 7 = 42"})
 
 
+def service(model: Any, closed: list[str] | None = None, **settings: Any) -> Any:
+    module = example("service")
+
+    async def make_client(stack: Any) -> ChatClient:
+        stack.callback((closed if closed is not None else []).append, "closed")
+        return ChatClient(model, advisors=[module.deadline])
+
+    return module, module.create_app(make_client, **settings)
+
+
+def test_the_service_closes_what_its_lifespan_entered() -> None:
+    closed: list[str] = []
+    _, app = service(ScriptedModel(["Hello."], chunk_size=100), closed)
+    with TestClient(app) as browser:
+        events = sent(browser.post("/chat/1", json={"prompt": "Hi"}).text)
+        assert not closed
+    assert events == [("clear", {}), ("text", {"text": "Hello."}), ("done", {"text": "Hello."})]
+    assert closed == ["closed"]
+
+
+def test_a_full_service_says_so_and_has_room_again() -> None:
+    others: list[Any] = []
+
+    def ask_again(request: Any) -> str:  # a second browser, while the model answers the first one
+        others.append(other.post("/chat/2", json={"prompt": "Hi"}))
+        others.append(other.get("/health"))
+        return "Hello."
+
+    _, app = service(ScriptedModel([ask_again, ModelError("down"), "Hello."]), places=1)
+    other = TestClient(app)
+    with TestClient(app) as browser:
+        assert sent(browser.post("/chat/1", json={"prompt": "Hi"}).text)[-1] == ("done", {"text": "Hello."})
+        busy, health = others
+        assert (busy.status_code, busy.headers["retry-after"]) == (503, "5")
+        assert health.json() == {"ok": True}
+        assert sent(browser.post("/chat/1", json={"prompt": "Hi"}).text)[-1] == ("error", {"kind": "ModelError"})
+        assert sent(browser.post("/chat/1", json={"prompt": "Hi"}).text)[-1] == ("done", {"text": "Hello."})
+
+
+def test_the_deadline_ends_a_turn_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+
+    async def hangs(request: Any) -> Any:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("cancelled")
+
+    module, app = service(hangs)
+    monkeypatch.setattr(module, "TURN_SECONDS", 0.05)
+    with TestClient(app) as browser:
+        assert sent(browser.post("/chat/1", json={"prompt": "Hi"}).text)[-1] == ("error", {"kind": "TimeoutError"})
+    assert ended == ["cancelled"]
+
+
 def test_all_examples_are_tested() -> None:
-    tested = {"calculator", "http_proxy", "manual_loop", "sql_row", "sse", "user_profile"}
+    tested = {"calculator", "http_proxy", "manual_loop", "service", "sql_row", "sse", "user_profile"}
     tested |= {"travel"}  # by the commands of cli.md
     assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
 

@@ -12,13 +12,16 @@ import pytest
 
 import advisorchain.advisors
 import advisorchain.audit
+import advisorchain.config
 import advisorchain.mcp
 import advisorchain.memory
 import advisorchain.models
+import advisorchain.plugins
 import advisorchain.testing
 import advisorchain.tool_index
 from advisorchain import ChatClient, Order, errors, events
 from advisorchain.advisors import ToolCallingAdvisor
+from advisorchain.models.calls_allowed import FORBID_VARIABLE
 from advisorchain.testing import ScriptedModel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,4 +109,15 @@ def test_the_changelog_names_what_there_is() -> None:
     lazy = {*advisorchain.models.__all__, *advisorchain.advisors.__all__, *advisorchain.testing.__all__}
     lazy |= {*advisorchain.mcp.__all__, *advisorchain.tool_index.__all__}
     public = {*dir(advisorchain), *lazy, *advisorchain.audit.__all__, *advisorchain.memory.__all__}
-    assert named - public == {"OpenAIModel", "PostgresStore", "RedisState", "RedisStore", "VectorIndex"}
+    public |= {*advisorchain.config.__all__, advisorchain.plugins.ALLOW_VARIABLE, FORBID_VARIABLE}
+    plugins = {
+        "AnthropicModel",
+        "LocalModel",
+        "OpenAIModel",
+        "OpenAIResponsesModel",
+        "PostgresStore",
+        "RedisState",
+        "RedisStore",
+        "VectorIndex",
+    }
+    assert named - public == plugins
