@@ -174,6 +174,8 @@ def _values(name: str, kind: Kind) -> dict[str, str]:
         )
     if not package.isidentifier() or keyword.iskeyword(package) or keyword.issoftkeyword(package):
         raise UsageProblem(f"{name!r} cannot be the name of a Python package: choose another one.")
+    if normalized(name) in _OURS:
+        raise UsageProblem(f"advisorchain has a plugin {normalized(name)} itself: choose another name.")
     # What is loaded is used by this program, and by whoever imports advisorchain.
     if package in sys.stdlib_module_names or package in sys.modules or package in ("advisorchain", "tests"):
         raise UsageProblem(f"{name!r} would hide the module {package!r}: choose another name.")
@@ -181,8 +183,6 @@ def _values(name: str, kind: Kind) -> dict[str, str]:
     plugin = package.removeprefix("advisorchain_")
     if not plugin.isidentifier() or keyword.iskeyword(plugin):
         raise UsageProblem(f"{plugin!r} cannot be the name of a plugin: choose another one.")
-    if normalized(name) in _OURS:
-        raise UsageProblem(f"advisorchain has a plugin {normalized(name)} itself: choose another name.")
     if plugin in BUILT_IN[about.group]:
         raise UsageProblem(f"advisorchain has a plugin {about.group}/{plugin} itself: choose another name.")
     words = [word.capitalize() for word in plugin.split("_") if word]
