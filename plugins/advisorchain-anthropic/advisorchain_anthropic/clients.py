@@ -1,72 +1,18 @@
-"""The SDK's clients: one per event loop, because the connections of a pool belong to the loop that opened them."""
+"""How the SDK's clients are made: keys, addresses, headers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import NamedTuple
-from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
+from collections.abc import Callable, Mapping
 
 from anthropic import AsyncAnthropic
-from anyio.lowlevel import current_token
 
 from advisorchain import ConfigurationError
-
-from .failures import shown_address
+from advisorchain.models.http.addresses import shown_address
 
 _WITHOUT_SAMPLING = "2026-10-21"
 ANTHROPIC_URL = "https://api.anthropic.com"
 _NO_KEY = "none"
-
-
-class _Open(NamedTuple):
-    client: AsyncAnthropic
-    closing: AsyncGenerator[None]
-
-
-async def _until_closed(client: AsyncAnthropic) -> AsyncGenerator[None]:
-    """Closes the client when it is closed itself.
-
-    Event loops close the async generators that are left when they end (and when they are dropped), so that
-    ``asyncio.run(client.call(...))`` leaves no open socket behind.
-    """
-    try:
-        yield
-    finally:
-        await client.close()
-
-
-class ClientPerLoop:
-    """Makes the SDK's client at first use in an event loop, and keeps it for that loop.
-
-    Args:
-        make: makes a client; it is told never to retry, because a hidden retry multiplies the chain's own.
-    """
-
-    def __init__(self, make: Callable[[], AsyncAnthropic]) -> None:
-        self._make = make
-        self._open: WeakKeyDictionary[object, _Open] = WeakKeyDictionary()
-
-    async def get(self) -> AsyncAnthropic:
-        """The client of the running event loop."""
-        loop = current_token().native_token
-        opened = self._open.get(loop)
-        if opened is not None and not opened.client.is_closed():
-            return opened.client
-        client = self._make().with_options(max_retries=0)
-        closing = _until_closed(client)
-        # Kept before the first await: a second call of this loop must find it.
-        self._open[loop] = _Open(client, closing)
-        await anext(closing)
-        return client
-
-    async def aclose(self) -> None:
-        """Close the client of the running event loop; the next call opens another one."""
-        opened = self._open.pop(current_token().native_token, None)
-        if opened is not None:
-            await opened.closing.aclose()
-            await opened.client.close()  # also when the generator had not started
 
 
 def client_factory(
@@ -118,12 +64,3 @@ def secret_of(client: AsyncAnthropic) -> str | None:
     """What must appear in no text."""
     secret = client.api_key or client.auth_token
     return None if secret == _NO_KEY else secret
-
-
-def server_of(url: str) -> tuple[str | None, int | None]:
-    """Host and port of an address; None for what it does not tell."""
-    try:
-        parts = urlsplit(url)
-        return parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:
-        return None, None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -15,19 +14,21 @@ from anthropic import AsyncAnthropic
 
 from advisorchain import ChatOptions, ChatRequest, ChatResponse, ConfigurationError, ModelError
 from advisorchain.models import check_calls_allowed
+from advisorchain.models.http.addresses import server_of, shown_address
+from advisorchain.models.http.client_per_loop import ClientPerLoop
+from advisorchain.models.http.response_end import close_response, drain
+from advisorchain.models.http.server_sent_events import EventDecoder
 
 from .answer import PAUSED, Answer
 from .caching import CachePlace, CacheTtl, cache_places, mark_cached
-from .clients import ANTHROPIC_URL, ClientPerLoop, client_factory, secret_of, server_of, takes_sampling
+from .clients import ANTHROPIC_URL, client_factory, secret_of, takes_sampling
 from .content import logger, writable
-from .failures import model_error, reported_error, shown_address
+from .failures import model_error, reported_error
 from .messages import conversation
 from .parameters import SAMPLING_OPTIONS, UNKNOWN_OPTIONS, option_parameters, tool_parameters
 from .schema import output_format, read_wrapped
-from .sse import EventDecoder
 
 _CONNECT_TIMEOUT = 5.0
-_CLOSING_TIMEOUT = 2.0
 _CONTINUATIONS = 10
 """So often at most a paused answer is asked to go on."""
 
@@ -218,7 +219,7 @@ class AnthropicModel:
             except Exception as exc:
                 raise self._cut(exc) from exc
             finally:
-                await _close(http)
+                await close_response(http)
             await self._add_whole(request, answer, content, kind, client)
 
     def _body(
@@ -277,10 +278,10 @@ class AnthropicModel:
                         # A local server may close the connection that it promised to keep; without TLS a new one
                         # costs next to nothing.
                         if http.url.scheme == "https":
-                            await _drain(pieces)
+                            await drain(pieces)
                         break
         finally:
-            await _close(http, pieces)
+            await close_response(http, pieces)
         if not answer.is_complete:
             raise self._cut(None)
 
@@ -338,21 +339,3 @@ def _go_on_in(container: str, body: dict[str, Any]) -> None:
 def _http_timeout(seconds: float | None) -> anthropic.Timeout:
     """The whole call has its own limit; connecting has a shorter one."""
     return anthropic.Timeout(seconds, connect=_CONNECT_TIMEOUT if seconds is None else min(seconds, _CONNECT_TIMEOUT))
-
-
-async def _drain(pieces: AsyncIterator[bytes]) -> None:
-    """Read to the end of the response after the end of the answer, so that the connection can be used again."""
-    with anyio.move_on_after(_CLOSING_TIMEOUT), suppress(Exception):
-        while True:
-            await anext(pieces)
-
-
-async def _close(http: Any, pieces: AsyncIterator[bytes] | None = None) -> None:
-    """Close a response, however its reading ended, and let its generators come to their end.
-
-    A generator that is merely dropped is closed later, by the event loop, and trio warns about it.
-    """
-    with anyio.CancelScope(shield=True):
-        await http.aclose()
-        if pieces is not None:
-            await _drain(pieces)  # what has arrived already, then the error of a closed response

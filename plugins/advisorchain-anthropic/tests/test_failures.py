@@ -7,7 +7,9 @@ import time
 
 import pytest
 
-from advisorchain_anthropic.failures import reported_error, retry_after, shown_address
+from advisorchain.models.http.addresses import shown_address
+from advisorchain.models.http.failed_response import retry_after
+from advisorchain_anthropic.failures import reported_error
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
 from typing import Any, Protocol, cast
 
-import anyio
 import openai
 from openai import AsyncOpenAI
 
 from advisorchain import ChatRequest, ConfigurationError, Event, ModelError
+from advisorchain.models.http.addresses import server_of, shown_address
+from advisorchain.models.http.client_per_loop import ClientPerLoop
+from advisorchain.models.http.response_end import close_response, drain
+from advisorchain.models.http.server_sent_events import EventDecoder
 
-from .clients import OPENAI_URL, ClientPerLoop, client_settings, secret_of, server_of
-from .failures import model_error, reported_error, shown_address
-from .sse import EventDecoder
+from .clients import OPENAI_URL, client_settings, secret_of
+from .failures import model_error, reported_error
 from .writable import writable
 
 _CONNECT_TIMEOUT = 5.0
-_CLOSING_TIMEOUT = 2.0
 
 Json = Mapping[str, Any]
 
@@ -158,7 +158,7 @@ class Connection:
             except Exception as exc:
                 raise self._cut(exc) from exc
             finally:
-                await _close(http)
+                await close_response(http)
             await self._add_whole(request, reader, content, kind, client)
 
     async def _create(self, create: Callable[..., Any], body: dict[str, Any], seconds: float | None) -> Any:
@@ -190,10 +190,10 @@ class Connection:
                         # llama.cpp's server promises to keep the connection after a stream, then often closes it, and
                         # the next request fails. Without TLS a new connection costs next to nothing.
                         if http.url.scheme == "https":
-                            await _drain(pieces)
+                            await drain(pieces)
                         break
         finally:
-            await _close(http, pieces)
+            await close_response(http, pieces)
         if not reader.is_complete:
             raise self._cut(None)
 
@@ -243,21 +243,3 @@ class Connection:
 def _http_timeout(seconds: float | None) -> openai.Timeout:
     """The whole call has its own limit; connecting has a shorter one."""
     return openai.Timeout(seconds, connect=_CONNECT_TIMEOUT if seconds is None else min(seconds, _CONNECT_TIMEOUT))
-
-
-async def _drain(pieces: AsyncIterator[bytes]) -> None:
-    """Read to the end of the response after the end of the answer, so that the connection can be used again."""
-    with anyio.move_on_after(_CLOSING_TIMEOUT), suppress(Exception):
-        while True:
-            await anext(pieces)
-
-
-async def _close(http: Any, pieces: AsyncIterator[bytes] | None = None) -> None:
-    """Close a response, however its reading ended, and let its generators come to their end.
-
-    A generator that is merely dropped is closed later, by the event loop, and trio warns about it.
-    """
-    with anyio.CancelScope(shield=True):
-        await http.aclose()
-        if pieces is not None:
-            await _drain(pieces)  # what has arrived already, then the error of a closed response

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import email.utils
-import math
-import re
-import time
 from collections.abc import Mapping
 from typing import Any, cast
 
 import openai
 
 from advisorchain import ModelError
-
-TRANSIENT_STATUS = frozenset({408, 409, 429})
-"""Statuses below 500 of a request that may succeed when it is sent again; from 500 on every status is one."""
+from advisorchain.models.http.failed_response import is_transient, retry_after
+from advisorchain.models.http.redaction import redacted, redacted_value
 
 # The same request fails again, however long one waits.
 _PERMANENT_CODES = frozenset({
@@ -26,8 +21,6 @@ _PERMANENT_CODES = frozenset({
 })  # fmt: skip
 _PERMANENT_TYPES = frozenset({"invalid_request_error", "authentication_error", "permission_error"})
 _LONGEST_TEXT = 500
-_SHORTEST_ANYWHERE = 8
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 def model_error(error: Exception, *, provider: str, url: str, secret: str | None) -> ModelError:
@@ -44,7 +37,7 @@ def model_error(error: Exception, *, provider: str, url: str, secret: str | None
     if isinstance(error, openai.APITimeoutError):
         return ModelError(f"{provider}: no answer from {url} in time.", transient=True, provider=provider)
     if isinstance(error, openai.APIConnectionError):
-        reason = _redacted(str(error.__cause__ or error), secret) or type(error.__cause__ or error).__name__
+        reason = redacted(str(error.__cause__ or error), secret) or type(error.__cause__ or error).__name__
         return ModelError(f"{provider}: no connection to {url} ({reason}).", transient=True, provider=provider)
     if isinstance(error, openai.APIStatusError):
         headers, status = error.response.headers, error.status_code
@@ -64,7 +57,7 @@ def model_error(error: Exception, *, provider: str, url: str, secret: str | None
 def reported_error(error: Any, *, provider: str, secret: str | None) -> ModelError:
     """The `ModelError` for an ``error`` that a server put into the body of a successful answer, or into its stream."""
     details: Mapping[str, Any] = cast("Mapping[str, Any]", error) if isinstance(error, Mapping) else {"message": error}
-    text = _redacted(str(details.get("message") or dict(details))[:_LONGEST_TEXT], secret)
+    text = redacted(str(details.get("message") or dict(details))[:_LONGEST_TEXT], secret)
     code = details.get("code")
     status = code if isinstance(code, int) and 400 <= code <= 599 else None
     if status is not None:
@@ -72,38 +65,6 @@ def reported_error(error: Any, *, provider: str, secret: str | None) -> ModelErr
     else:
         transient = code not in _PERMANENT_CODES and details.get("type") not in _PERMANENT_TYPES
     return ModelError(f"{provider}: {text}", transient=transient, status=status, provider=provider)
-
-
-def shown_address(url: str) -> str:
-    """An address for people to read: without a user's name, a password or a query, which may hold keys."""
-    scheme = _SCHEME.match(url)
-    start = scheme[0] if scheme else ""
-    return start + re.split("[?#]", url.removeprefix(start).rpartition("@")[2])[0]
-
-
-def is_transient(status: int) -> bool:
-    """Whether the same request may succeed later after this HTTP status."""
-    return status in TRANSIENT_STATUS or status >= 500
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from ``retry-after-ms`` or ``retry-after`` (seconds or a date); None when not said."""
-    try:
-        return _seconds(float(headers["retry-after-ms"]) / 1000)
-    except (KeyError, ValueError):
-        pass
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    try:
-        return _seconds(float(value))
-    except ValueError:
-        date = email.utils.parsedate_tz(value)
-        return None if date is None else _seconds(max(0.0, email.utils.mktime_tz(date) - time.time()))
-
-
-def _seconds(value: float) -> float | None:
-    return value if math.isfinite(value) and value >= 0 else None
 
 
 def _text_of(error: openai.APIStatusError) -> str:
@@ -119,30 +80,10 @@ def _text_of(error: openai.APIStatusError) -> str:
     return error.message[:_LONGEST_TEXT]
 
 
-def _redacted(text: str, secret: str | None) -> str:
-    """The text without the secret; one so short that it is part of other words, in its own place only."""
-    if not secret or secret not in text:
-        return text
-    if len(secret) >= _SHORTEST_ANYWHERE:
-        return text.replace(secret, "***")
-    return re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
-
-
 def _redact(error: BaseException, secret: str) -> None:
     """Take the secret out of an SDK error: a server may have echoed it."""
-    error.args = tuple([_redacted(arg, secret) if isinstance(arg, str) else arg for arg in error.args])
+    error.args = tuple([redacted(arg, secret) if isinstance(arg, str) else arg for arg in error.args])
     if isinstance(error, openai.APIError):
-        error.message = _redacted(error.message, secret)
+        error.message = redacted(error.message, secret)
         if secret in str(error.body):
-            error.body = _redacted_value(error.body, secret)
-
-
-def _redacted_value(value: Any, secret: str) -> Any:
-    if isinstance(value, str):
-        return _redacted(value, secret)
-    if isinstance(value, Mapping):
-        return {key: _redacted_value(inner, secret) for key, inner in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, list):
-        items: list[Any] = value
-        return [_redacted_value(item, secret) for item in items]
-    return value
+            error.body = redacted_value(error.body, secret)

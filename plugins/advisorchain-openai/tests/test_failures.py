@@ -9,7 +9,9 @@ import httpx2
 import openai
 import pytest
 
-from advisorchain_openai.failures import model_error, reported_error, retry_after, shown_address
+from advisorchain.models.http.addresses import shown_address
+from advisorchain.models.http.failed_response import retry_after
+from advisorchain_openai.failures import model_error, reported_error
 
 
 @pytest.mark.parametrize(

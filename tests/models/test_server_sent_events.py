@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisorchain_anthropic.sse import EventDecoder
+from advisorchain.models.http.server_sent_events import EventDecoder
 
 
 def decode(*pieces: bytes) -> list[str]:

@@ -1,0 +1,1 @@
+"""What adapters of models behind HTTP share: clients per event loop, streams, addresses, failures, secrets."""
