@@ -12,8 +12,9 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from ..errors import ConfigurationError
+from ..models.http.addresses import shown_address
 from .display import shortened
-from .tracing_options import endpoint, without_password
+from .tracing_options import endpoint
 
 TIMEOUT = 2.0
 """Seconds that one request may take, its retries included."""
@@ -43,7 +44,7 @@ class OtlpExport:
             raise ConfigurationError(
                 "--otlp needs OpenTelemetry's exporter: pip install 'advisorchain[otlp]'."
             ) from None
-        self._shown = without_password(endpoint(url))
+        self._shown = shown_address(endpoint(url))
         self._log = _KeptRecords()
         self._exporter = _Counted(OTLPSpanExporter(endpoint(url), timeout=TIMEOUT))
         self._batches = _Batches(

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import typer
 
+from ..models.http.addresses import shown_address
 from .choice import UsageProblem
 
 TraceOption = Annotated[bool, typer.Option("--trace", help="Print each turn's trace as a tree.")]
@@ -82,12 +83,5 @@ def endpoint(url: str) -> str:
     except ValueError:
         usable = False
     if not usable or not url.isprintable() or " " in url:
-        raise UsageProblem(f"--otlp takes a URL such as http://localhost:4318, not {without_password(url)!r}.")
+        raise UsageProblem(f"--otlp takes a URL such as http://localhost:4318, not {shown_address(url)!r}.")
     return urlunsplit(parts._replace(path="/v1/traces")) if parts.path in ("", "/") else url
-
-
-def without_password(url: str) -> str:
-    """The URL as it may be shown: without a user's name and password, and without a query, which may hold a key."""
-    scheme, separator, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}"

@@ -23,7 +23,8 @@ from advisorchain.cli.app import app
 from advisorchain.cli.choice import UsageProblem
 from advisorchain.cli.trace_spans import read_spans
 from advisorchain.cli.tracing import Tracing, not_traced
-from advisorchain.cli.tracing_options import TracingOptions, endpoint, without_password
+from advisorchain.cli.tracing_options import TracingOptions, endpoint
+from advisorchain.models.http.addresses import shown_address
 from advisorchain.testing import ScriptedModel
 
 from .conftest import environment
@@ -182,7 +183,7 @@ def test_what_is_no_url(url: str) -> None:
 
 
 def test_passwords_are_not_shown() -> None:
-    assert without_password("ftp://user:password@host:1/path?key=secret") == "ftp://host:1/path"
+    assert shown_address("ftp://user:password@host:1/path?key=secret") == "ftp://host:1/path"
 
 
 @pytest.mark.parametrize(
