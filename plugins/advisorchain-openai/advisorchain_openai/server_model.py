@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +16,7 @@ from advisorchain.models import check_calls_allowed
 from .connection import Connection
 
 
-class ServerModel:
+class ServerModel(ABC):
     """A model at a server; a subclass says how a request is written and how an answer is read.
 
     Args:
@@ -84,8 +85,9 @@ class ServerModel:
             f"{self.provider}: no whole answer within {seconds:g} s.", transient=True, provider=self.provider
         )
 
+    @abstractmethod
     async def _ask(self, request: ChatRequest, options: ChatOptions, seconds: float | None) -> ChatResponse[Any]:
-        raise NotImplementedError
+        """One request, and its answer."""
 
     async def aclose(self) -> None:
         """Close the HTTP client of the running event loop, unless it was given; a later call opens another one."""
