@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from pydantic_core import from_json
 
@@ -26,6 +26,8 @@ from ..tools.canonical import canonical_arguments
 
 if TYPE_CHECKING:
     from ..audit import AuditRecord, AuditSink
+
+P = ParamSpec("P")
 
 logger = logging.getLogger("advisorchain.audit")
 
@@ -108,9 +110,9 @@ class AuditAdvisor(Advisor):
         if known is None or known.turn is not context.turn:  # else an outer advisor sends the request again
             audited = _AuditedTurn(context.turn)
             if self.required:
-                await self._write(lambda: self._turn_start("turn_intent", request))
+                await self._write(self._turn_start, "turn_intent", request)
             context[self._key] = audited
-            context.at_turn_end(lambda end: self._begin(lambda: self._turn_record(request, end, audited)))
+            context.at_turn_end(lambda end: self._begin(self._turn_record, request, end, audited))
         return await call_next(request)
 
     async def advise_tool(self, invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
@@ -120,41 +122,37 @@ class AuditAdvisor(Advisor):
             AuditError: the audit is required and a record could not be written.
         """
         if self.required:
-            await self._write(lambda: self._tool_start("tool_intent", invocation))
+            await self._write(self._tool_start, "tool_intent", invocation)
         clock = invocation.request.context.turn.runtime.clock
         start = clock()
         try:
             result = await call_next(invocation)
         except BaseException as exc:
-            seconds, error = clock() - start, exc
-            await self._write(lambda: self._tool_record(invocation, seconds, None, error), error)
+            try:
+                await self._write(self._tool_record, invocation, clock() - start, None, exc)
+            except AuditError as failed:
+                raise failed from exc
             raise
-        seconds = clock() - start
-        pending = self._begin(lambda: self._tool_record(invocation, seconds, result, None))
+        pending = self._begin(self._tool_record, invocation, clock() - start, result, None)
         if pending is not None:
             await pending
         return result
 
     # Writing ---------------------------------------------------------------------------------------------------------
 
-    async def _write(self, make: Callable[[], AuditRecord], cause: BaseException | None = None) -> None:
-        try:
-            pending = self._begin(make)
-            if pending is not None:
-                await pending
-        except AuditError as exc:
-            if cause is None:
-                raise
-            raise exc from cause
+    async def _write(self, make: Callable[P, AuditRecord], *args: P.args, **kwargs: P.kwargs) -> None:
+        pending = self._begin(make, *args, **kwargs)
+        if pending is not None:
+            await pending
 
-    def _begin(self, make: Callable[[], AuditRecord]) -> Awaitable[None] | None:
+    def _begin(self, make: Callable[P, AuditRecord], *args: P.args, **kwargs: P.kwargs) -> Awaitable[None] | None:
         """Make a record and hand it to the sink; returns what is left to await.
 
         Raises:
             AuditError: it failed, and the audit is required.
         """
         try:
-            record = make()
+            record = make(*args, **kwargs)
             if self._lost:
                 record["lost_before"] = self._lost
             pending = self._sink_write(record, durable=self.required)

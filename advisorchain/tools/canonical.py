@@ -17,7 +17,8 @@ def canonical_arguments(arguments: dict[str, Any] | str | None) -> bytes:
     try:
         value = from_json(arguments) if isinstance(arguments, str) else arguments
         if type(value) is dict and _PLAIN.issuperset(map(type, value.values())):  # most are flat
-            return to_json(dict(sorted(value.items())))
+            keys = [*value]
+            return to_json(value if keys == sorted(keys) else dict(sorted(value.items())))
         return to_json(_ordered(value))
     except Exception:  # malformed, nested too deeply, or no JSON
         if isinstance(arguments, str):
