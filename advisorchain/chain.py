@@ -12,7 +12,7 @@ from .errors import ConfigurationError
 from .exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
 from .invocation import ToolInvocation, ToolResult
 from .model_call import ModelCall
-from .order import checked_order
+from .order import Order, checked_order
 from .stream import emit_text
 
 if TYPE_CHECKING:
@@ -76,6 +76,15 @@ def _link_tool(advise_tool: AdviseTool, call_next: ToolNext, hold: bool) -> Tool
     return lambda invocation: advise_tool(invocation, call_next)
 
 
+def _noting_input(call_next: ChatNext) -> ChatNext:
+    def note(request: ChatRequest) -> Awaitable[ChatResponse[Any]]:
+        turn = request.context.turn
+        turn.input = turn.input or request.messages  # the first, if the turn is asked again
+        return call_next(request)
+
+    return note
+
+
 def _link_hold(advise: Advise, call_next: ChatNext) -> ChatNext:
     async def hold(request: ChatRequest) -> ChatResponse[Any]:
         if not request.streaming:
@@ -114,7 +123,10 @@ class AdvisorChain:
         """The chat onion and the tool onion; ``watched``: every pass goes through the turn's observer."""
         chat: ChatNext = ModelCall(self.model)
         tool = self._run_tool
+        guarded = False
         for entry in reversed(self.entries):
+            if entry.order < Order.MEMORY and entry.advise is not None and not guarded:
+                guarded, chat = True, _noting_input(chat)
             hold = getattr(entry.advisor, "streams", "pass") == "hold"
             if entry.advise is not None:
                 chat = (_link_hold if hold else _link)(_watched(entry) if watched else entry.advise, chat)

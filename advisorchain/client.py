@@ -14,7 +14,7 @@ from .chain import AdvisorChain
 from .context import Context, Turn
 from .default_advisors import with_loop
 from .errors import ConfigurationError
-from .exchange import CONVERSATION, RETURN_DIRECT, ChatNext, ChatRequest, ChatResponse, ToolSet
+from .exchange import CONVERSATION, RETURN_DIRECT, ChatNext, ChatRequest, ChatResponse
 from .messages import Message, UserMessage, check_pairing
 from .observers import global_observer, watch_of
 from .options import ChatOptions
@@ -25,6 +25,7 @@ from .runtime import Runtime
 from .stream import ChatStream
 from .sub_agent import ClientModel, ClientTool
 from .tool_execution import ToolExecution, execute_tools
+from .tool_set import ToolSet
 from .tools.definition import Tool
 from .tools.execution import run_tool
 from .tools.registry import ToolSources
@@ -82,8 +83,10 @@ class ChatClient:
         if isinstance(model, type):
             raise ConfigurationError(f"{model.__name__} is a class; pass an instance: {model.__name__}(...).")
         if not callable(model):
+            by_name = "; one by its name is plugins.named_model('openai:gpt-5-mini')" if isinstance(model, str) else ""
             raise ConfigurationError(
-                f"{model!r} is no model: a model is an async function of the request, or an object with async __call__."
+                f"{model!r} is no model: a model is an async function of the request, or an object with async __call__"
+                f"{by_name}."
             )
         self._model = model
         self.name = name
@@ -358,10 +361,9 @@ class ChatClient:
             conversation_id=conversation_id,
             offers={},
         )
-        # A sub-agent that has no setting of its own is seen by whoever sees the turn: one trace, in one place.
-        observer = parent.context.turn.observer if parent is not None and self._watch is global_observer else None
-        if observer is None:
-            observer = self._watch()
+        # A sub-agent that has no setting of its own is seen by whoever sees the turn, or by nobody, as the turn is.
+        follows = parent is not None and self._watch is global_observer
+        observer = parent.context.turn.observer if parent is not None and follows else self._watch()
         return PreparedTurn(self.name, chain, request, providers, observer)
 
     def __repr__(self) -> str:

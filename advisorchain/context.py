@@ -5,14 +5,12 @@ Every copy of a request holds the same context, so what an inner advisor writes 
 
 from __future__ import annotations
 
-import inspect
-import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from .messages import Message, Usage
+from .messages import NOTHING_USED, Message, Usage
 from .runtime import Runtime
-from .shield import run_shielded
+from .turn_end import AtTurnEnd, TurnEnd, run_callbacks
 
 if TYPE_CHECKING:
     from .chain import AdvisorChain
@@ -22,10 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 D = TypeVar("D")
 
-logger = logging.getLogger("advisorchain")
-
 _MISSING: Any = object()
-_NOTHING_USED = Usage()
 
 
 if TYPE_CHECKING:  # no str to a type checker, which would then take a value of any type
@@ -60,7 +55,7 @@ class Ledger:
     __slots__ = ("usage", "model_calls", "tool_calls", "calls_by_tool", "rounds", "started", "_parent")
 
     def __init__(self, started: float, parent: Ledger | None = None) -> None:
-        self.usage = _NOTHING_USED
+        self.usage = NOTHING_USED
         self.model_calls = 0
         self.tool_calls = 0
         self.calls_by_tool: dict[str, int] = {}
@@ -68,43 +63,21 @@ class Ledger:
         self.started = started
         self._parent = parent
 
-    def add_usage(self, usage: Usage | None) -> None:
-        """Add the usage of one model call; None counts the call and adds no tokens."""
+    def add_usage(self, usage: Usage) -> None:
+        """Add the usage of one model call."""
         ledger: Ledger | None = self
         while ledger is not None:
             ledger.model_calls += 1
-            if usage is not None:
+            if usage is not NOTHING_USED:
                 ledger.usage = usage if ledger.model_calls == 1 else ledger.usage + usage
             ledger = ledger._parent
-
-
-class TurnEnd:
-    """How a turn ended, as `Context.at_turn_end` callbacks see it.
-
-    Attributes:
-        response: the answer, or None when the turn failed or was cancelled.
-        error: what ended the turn instead, or None.
-        messages: the transcript: the caller's messages and every complete round.
-    """
-
-    __slots__ = ("response", "error", "messages")
-
-    def __init__(
-        self, response: ChatResponse[Any] | None, error: BaseException | None, messages: tuple[Message, ...]
-    ) -> None:
-        self.response = response
-        self.error = error
-        self.messages = messages
-
-
-AtTurnEnd = Callable[[TurnEnd], Awaitable[None] | None]
 
 
 class Turn:
     """One turn: from the caller's message to the answer, however many model calls that takes."""
 
     __slots__ = (
-        "id", "continues", "runtime", "ledger", "messages", "transcript", "call_ids", "path",
+        "id", "continues", "runtime", "ledger", "messages", "input", "transcript", "call_ids", "path",
         "chain", "observer", "round", "attempt", "emitted_round", "_callbacks", "_sub_agents",
     )  # fmt: skip
 
@@ -125,6 +98,8 @@ class Turn:
         self.ledger: Ledger = Ledger(0.0, parent.ledger if parent is not None else None)
         self.messages = messages
         """What the caller sent."""
+        self.input: tuple[Message, ...] | None = None
+        """The messages that the guards outside `Order.MEMORY` have let through; None: there are no guards."""
         self.transcript: list[Message] = []
         """What every complete round has added so far."""
         self.call_ids = call_ids if call_ids is not None else set()
@@ -182,56 +157,9 @@ class Turn:
         Raises:
             Exception: the first callback's error, when the turn itself had none; later ones are logged.
         """
-        callbacks = self._callbacks
-        if callbacks is None:
-            return
-        end = TurnEnd(response, error, (*self.messages, *self.transcript))
-        failure: Exception | None = None
-
-        def fail(exc: Exception) -> None:
-            nonlocal end, failure
-            if error is None and failure is None:
-                failure = exc
-                end = TurnEnd(None, exc, end.messages)
-            else:
-                logger.error("A callback at the end of turn %s failed", self.id, exc_info=exc)
-
-        def begin() -> Awaitable[None] | None:
-            try:
-                return callbacks.pop()(end)
-            except Exception as exc:
-                fail(exc)
-                return None
-
-        waiting: Awaitable[None] | None = None
-        while callbacks and waiting is None:  # those that have nothing to await need no shield
-            waiting = begin()
-
-        async def run() -> None:
-            nonlocal waiting
-            while waiting is not None or callbacks:
-                if waiting is not None:
-                    try:
-                        await waiting
-                    except Exception as exc:
-                        fail(exc)
-                waiting = begin() if callbacks else None
-
-        if waiting is not None and not await run_shielded(run, TURN_END_SECONDS):
-            text = f"The callbacks at the end of turn {self.id} took over {TURN_END_SECONDS:g} s and were cancelled."
-            logger.error(text)
-            if error is None and failure is None:
-                fail(TimeoutError(text))
-            while callbacks:  # who has nothing to await still learns how the turn ended
-                late = begin()
-                if inspect.iscoroutine(late):
-                    late.close()
-        if failure is not None:
-            raise failure
-
-
-TURN_END_SECONDS = 5.0
-"""How long the callbacks at the end of a turn may take together."""
+        if self._callbacks is not None:
+            end = TurnEnd(response, error, (*self.messages, *self.transcript))
+            await run_callbacks(self._callbacks, end, self.id)
 
 
 class Context:

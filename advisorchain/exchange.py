@@ -15,9 +15,10 @@ from .context import Context, ContextKey
 from .errors import ConfigurationError
 from .events import Event
 from .invocation import ToolInvocation, ToolResult
-from .messages import AssistantMessage, Message, SystemMessage, ToolCall, Usage
+from .messages import NOTHING_USED, AssistantMessage, Message, SystemMessage, ToolCall, Usage, with_paragraph
 from .options import NO_OPTIONS, ChatOptions
 from .output import OutputType
+from .tool_set import ToolSet
 
 if TYPE_CHECKING:
     from .tools.definition import Tool
@@ -72,50 +73,6 @@ class Steering(list[Message]):
     """
 
     asked = 0
-
-
-class ToolSet:
-    """The tools of a request, in order and by name."""
-
-    __slots__ = ("_tools", "_by_name", "__weakref__")
-
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
-        self._tools = tuple(tools)
-        self._by_name = {tool.name: tool for tool in self._tools}
-        if len(self._by_name) != len(self._tools):
-            raise ConfigurationError(_duplicates(self._tools))
-
-    def get(self, name: str) -> Tool | None:
-        """The tool of that name, or None."""
-        return self._by_name.get(name)
-
-    @property
-    def names(self) -> list[str]:
-        """The names, in order."""
-        return list(self._by_name)
-
-    def __iter__(self) -> Iterator[Tool]:
-        return iter(self._tools)
-
-    def __len__(self) -> int:
-        return len(self._tools)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._by_name
-
-    def __repr__(self) -> str:
-        return f"ToolSet({self.names})"
-
-
-def _duplicates(tools: Iterable[Tool]) -> str:
-    origins: dict[str, list[str]] = {}
-    for tool in tools:
-        origins.setdefault(tool.name, []).append(tool.origin)
-    clashes = [f"{name!r} ({' and '.join(places)})" for name, places in origins.items() if len(places) > 1]
-    return f"Tools of the same name: {', '.join(clashes)}. Rename one with tool.replace(name=...)."
-
-
-NO_TOOLS = ToolSet()
 
 
 class ChatRequest:
@@ -278,9 +235,7 @@ class ChatRequest:
         """A copy whose system message also says ``text``; a system message is added when there is none."""
         messages = self.messages
         if messages and type(messages[0]) is SystemMessage:
-            first = messages[0]
-            joined = first.model_copy(update={"content": f"{first.text}\n\n{text}"})
-            return self.replace(messages=(joined, *messages[1:]))
+            return self.replace(messages=(with_paragraph(messages[0], text), *messages[1:]))
         return self.replace(messages=(SystemMessage(content=text), *messages))
 
     def __repr__(self) -> str:
@@ -293,9 +248,12 @@ _new_request = ChatRequest.__new__
 class ChatResponse(Generic[T]):
     """An answer.
 
+    Raises:
+        ConfigurationError: ``message`` is no `AssistantMessage`.
+
     Attributes:
         message: the assistant's message.
-        usage: tokens; for a whole turn all its model calls together.
+        usage: tokens; for a whole turn all its model calls together. Its counts are None where nobody has said any.
         stop_reason: why it ended.
         new_messages: what follows the caller's last message, ending with ``message``.
         direct_results: the tool results that were returned directly, artifacts kept.
@@ -319,8 +277,8 @@ class ChatResponse(Generic[T]):
         metadata: Mapping[str, Any] | None = None,
         output: Any = _KEEP,
     ) -> None:
-        self.message = message
-        self.usage = usage
+        self.message = message if type(message) is AssistantMessage else _answer(message)
+        self.usage = NOTHING_USED if usage is None else usage
         self.stop_reason: StopReason = stop_reason
         self.new_messages: tuple[Message, ...] = new_messages or (message,)
         self.direct_results = direct_results
@@ -349,9 +307,9 @@ class ChatResponse(Generic[T]):
             new.message = self.message
             new.new_messages = self.new_messages if new_messages is _KEEP else new_messages
         else:
-            new.message = message
+            new.message = _answer(message)
             new.new_messages = (*self.new_messages[:-1], message) if new_messages is _KEEP else new_messages
-        new.usage = self.usage if usage is _KEEP else usage
+        new.usage = self.usage if usage is _KEEP else usage or NOTHING_USED
         new.stop_reason = self.stop_reason if stop_reason is _KEEP else stop_reason
         new.direct_results = self.direct_results if direct_results is _KEEP else direct_results
         new.request = self.request if request is _KEEP else request
@@ -396,3 +354,12 @@ class ChatResponse(Generic[T]):
 
 
 _new_response = ChatResponse.__new__
+
+
+def _answer(message: AssistantMessage) -> AssistantMessage:
+    if not isinstance(message, AssistantMessage):
+        raise ConfigurationError(
+            f"A ChatResponse holds an AssistantMessage, not {type(message).__name__}: write "
+            "ChatResponse(AssistantMessage(content=...))."
+        )
+    return message

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
 
 from .context import Context
 from .events import ToolProgress
@@ -19,6 +23,7 @@ from .messages import (
     ToolMessage,
     UnknownPart,
 )
+from .plain_json import json_text
 
 if TYPE_CHECKING:
     from .exchange import ChatRequest
@@ -74,7 +79,7 @@ class ToolInvocation:
         if request.streaming:
             turn = request.context.turn
             event = ToolProgress(self.call.id, self.call.name, progress, total, message)
-            event.path, event.round = turn.path, self.round
+            event.path, event.round, event.attempt = turn.path, self.round, turn.attempt
             await request.emit(event)
 
     def __repr__(self) -> str:
@@ -140,9 +145,7 @@ class ToolResult:
         if isinstance(value, PART_TYPES) or _is_parts(value):
             return None
         if isinstance(value, dict | list) or hasattr(value, "model_dump") or hasattr(value, "__dataclass_fields__"):
-            from pydantic_core import to_jsonable_python
-
-            return to_jsonable_python(value, fallback=str, inf_nan_mode="strings")
+            return from_json(json_text(value))
         return None
 
     def replace(self, **changes: Any) -> ToolResult:
@@ -157,6 +160,11 @@ class ToolResult:
         for name, value in changes.items():
             setattr(new, "_structured" if name == "structured" else name, value)
         return new
+
+    def own_copy(self) -> ToolResult:
+        """A copy whose artifact and structured value nobody else changes, where they are plain data."""
+        copied: dict[int, Any] = {}  # often both are one object, and stay one
+        return self.replace(artifact=_own_copy(self.artifact, copied), structured=_own_copy(self._structured, copied))
 
     def with_text(self, content: str) -> ToolResult:
         """A copy with another form of the same text (a cut): artifact and structured value are kept."""
@@ -201,6 +209,13 @@ class ToolResult:
     def __repr__(self) -> str:
         kind = "error" if self.is_error else "ok"
         return f"ToolResult({self.name!r}, {kind}, {self.content[:60]!r})"
+
+
+def _own_copy(value: Any, copied: dict[int, Any]) -> Any:
+    if isinstance(value, dict | list | set | bytearray):
+        with suppress(Exception):  # something inside cannot be copied
+            return copy.deepcopy(value, copied)
+    return value
 
 
 def _is_parts(value: Any) -> bool:

@@ -12,8 +12,10 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
+from pydantic_core import PydanticSerializationError
 
 from .errors import TranscriptError
+from .plain_json import writable
 from .runtime import new_id
 
 
@@ -180,6 +182,10 @@ class Usage:
         )
 
 
+NOTHING_USED = Usage()
+"""What stands for the usage of a model that tells none."""
+
+
 def _add(a: int | None, b: int | None) -> int | None:
     if a is None:
         return b
@@ -202,6 +208,13 @@ class SystemMessage(_Message):
     """Instructions for the model."""
 
     role: Literal["system"] = "system"
+
+
+def with_paragraph(message: SystemMessage, text: str) -> SystemMessage:
+    """The system message with one more paragraph; what it has beside its text stays."""
+    content, paragraph = message.content, f"\n\n{text}"
+    more = content + paragraph if isinstance(content, str) else (*content, TextPart(text=paragraph))
+    return message.model_copy(update={"content": more})
 
 
 class UserMessage(_Message):
@@ -271,8 +284,17 @@ def _adapter() -> TypeAdapter[tuple[Message, ...]]:
 
 
 def dump_messages(messages: Iterable[Message]) -> str:
-    """Messages as JSON text, nothing lost."""
-    return _adapter().dump_json(tuple(messages)).decode()
+    """Messages as JSON text, nothing lost; but half a character (a lone surrogate), which UTF-8 has not, becomes ``?``.
+
+    Raises:
+        pydantic_core.PydanticSerializationError, RecursionError: ``metadata``, say, holds what JSON has not.
+    """
+    messages = tuple(messages)
+    try:
+        return _adapter().dump_json(messages).decode()
+    except PydanticSerializationError:  # browsers and models that cut a text in the middle of an emoji send such halves
+        whole = _adapter().validate_python(writable(_adapter().dump_python(messages)))
+        return _adapter().dump_json(whole).decode()
 
 
 def load_messages(text: str | bytes) -> tuple[Message, ...]:

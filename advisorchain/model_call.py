@@ -18,6 +18,15 @@ def model_name(model: Any) -> str:
     return str(getattr(model, "name", None) or getattr(model, "__name__", None) or type(model).__name__)
 
 
+def requested_model(request: ChatRequest) -> str | None:
+    """The name of the model that a request goes to, as far as it says or its client's chain tells; else None."""
+    if request.options.model is not None:
+        return request.options.model
+    chain = request.context.turn.chain
+    called = request.model or (chain.model if chain is not None else None)
+    return None if called is None else model_name(called)
+
+
 class ModelCall:
     """The innermost part of a chain: calls the model, keeps the ledger, starts a streamed attempt."""
 
@@ -32,7 +41,9 @@ class ModelCall:
     async def __call__(self, request: ChatRequest) -> ChatResponse[Any]:
         """Call the model; the response knows the request that the model saw."""
         if request.model is not None:
-            return await ModelCall(request.model)(request.replace(model=None))
+            response = await ModelCall(request.model)(request.replace(model=None))
+            seen = response.request or request
+            return response.seen_as(seen.replace(model=request.model))  # it says which model has answered
         if request.output is not None and not self._native_output:
             request = request.with_instruction(request.output.instruction())
         if request.streaming:

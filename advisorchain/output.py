@@ -12,8 +12,6 @@ from .errors import ConfigurationError, OutputError
 
 T = TypeVar("T")
 
-_FENCE = re.compile(r"\A\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
-
 
 class OutputType(Generic[T]):
     """What an answer must be: any type that pydantic can validate.
@@ -56,15 +54,28 @@ class OutputType(Generic[T]):
         """
         if self.type is str:
             return text  # type: ignore[return-value]
-        fenced = _FENCE.match(text)
         try:
-            return self._adapter.validate_json(fenced.group(1) if fenced else text)
+            return self._adapter.validate_json(_without_fence(text))
         except ValidationError as exc:
             problems = [
                 f"{'.'.join(map(str, error['loc'])) or 'answer'}: {error['msg']}"
                 for error in exc.errors(include_url=False, include_input=False, include_context=False)
             ]
             raise OutputError(f"The answer is no valid {self.name}: {'; '.join(problems[:10])}", text=text) from None
+
+
+def _without_fence(text: str) -> str:
+    """What a code fence holds, when it is the whole text.
+
+    No regex: models that are asked for JSON may write white space without end, which one would look through again and
+    again.
+    """
+    fenced = text.strip()
+    if fenced.startswith("```") and fenced.endswith("```"):
+        language, line_end, inside = fenced[3:-3].partition("\n")
+        if line_end and (not language.strip() or language.strip().isalpha()):
+            return inside
+    return text
 
 
 @lru_cache(maxsize=256)

@@ -174,7 +174,7 @@ class ChatStream(Generic[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if not self._done:
+        if self._entered and not self._done:
             self._scope.cancel()
             await run_shielded(self._ended.wait)
         self._queue.clear()

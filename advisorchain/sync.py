@@ -7,6 +7,7 @@ import atexit
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic
 
@@ -57,26 +58,34 @@ def background_portal() -> BlockingPortal:
         )
     with _lock:
         if _portal is None or _portal_thread is None or not _portal_thread.is_alive():
-            ready: threading.Event = threading.Event()
-            found: list[BlockingPortal] = []
-
-            async def serve() -> None:
-                from anyio.from_thread import BlockingPortal
-
-                async with BlockingPortal() as portal:
-                    found.append(portal)
-                    ready.set()
-                    await portal.sleep_until_stopped()
-
-            _portal_thread = threading.Thread(
-                target=asyncio.run, args=(serve(),), name="advisorchain background loop", daemon=True
-            )
-            _portal_thread.start()
-            ready.wait()
+            _portal, _portal_thread = _started_portal()
             atexit.unregister(_stop_portal)  # of a loop before this one
             atexit.register(_stop_portal)
-            _portal = found[0]
         return _portal
+
+
+def _started_portal() -> tuple[BlockingPortal, threading.Thread]:
+    """A running background loop and its thread; what keeps the loop from starting is raised here."""
+    started: Future[BlockingPortal] = Future()
+
+    async def serve() -> None:
+        from anyio.from_thread import BlockingPortal
+
+        async with BlockingPortal() as portal:
+            started.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    thread = threading.Thread(target=run, name="advisorchain background loop", daemon=True)
+    thread.start()
+    return started.result(), thread
 
 
 def run_sync(fn: Callable[[], Awaitable[T]]) -> T:

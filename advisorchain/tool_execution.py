@@ -8,7 +8,7 @@ from typing import Any
 
 from .advisors.tool_calling import ToolCallingAdvisor
 from .errors import ConfigurationError
-from .exchange import ChatRequest, ChatResponse
+from .exchange import ChatRequest, ChatResponse, Steering
 from .invocation import ToolResult
 from .messages import ToolCall
 from .prompt import Transcript
@@ -43,15 +43,21 @@ async def execute_tools(
     loop: ToolCallingAdvisor,
 ) -> ToolExecution:
     """Run the open calls of a response, with the settings of ``loop``; see ``ChatClient.execute_tools``."""
+    if not isinstance(response, ChatResponse):
+        raise ConfigurationError(f"execute_tools takes a response of this client, not {response!r}.")
     request = response.request
     if request is None:
         raise ConfigurationError("This response never reached a model: it has no request whose tools could run.")
+    if results is not None and not isinstance(results, Mapping):
+        raise ConfigurationError(f"results= maps call ids to results, for example {{call.id: ...}}; not {results!r}.")
     given = dict(results or {})
     opened = {call.id: call for call in response.tool_calls}
     if not opened:
         raise ConfigurationError("The response has no open tool calls.")
     chosen = _chosen(opened, calls, given)
-    request = request.muted()
+    steering = Steering()
+    request = request.muted().replace(steering=steering)
+    turn = request.context.turn
     # Model and memory read the calls as they were run, not as the model wrote them.
     edited = tuple(chosen.get(call.id, call) for call in response.message.tool_calls)
     response = response.replace(message=response.message.model_copy(update={"tool_calls": edited}))
@@ -59,24 +65,28 @@ async def execute_tools(
     refusal = refusal_of(request, response)
     ran: list[ToolResult] = []
     if chosen and refusal is None:
-        ran = await run_calls(
-            request,
-            list(chosen.values()),
-            [tools[call_id] for call_id in chosen],
-            concurrency=loop.concurrency,
-            error_detail=loop.error_detail,
-        )
+        try:
+            ran = await run_calls(
+                request,
+                list(chosen.values()),
+                [tools[call_id] for call_id in chosen],
+                concurrency=loop.concurrency,
+                error_detail=loop.error_detail,
+            )
+        except BaseException as error:
+            await turn.end(None, error)
+            raise
     found = {result.call_id: result for result in ran}
     ordered = tuple(
         found.get(call_id) or _given(call, given, refusal or NOT_EXECUTED, tools[call_id], request)
         for call_id, call in opened.items()
     )
-    turn = request.context.turn
     turn.ledger.rounds += 1
     messages = [loop.message_of(result, tools[result.call_id]) for result in ordered]
-    transcript = Transcript((*turn.messages, *response.new_messages, *messages), turn.id)
+    turn.transcript = [*response.new_messages, *messages, *steering]
     direct = all(result.return_direct and not result.is_error and not result.failure for result in ordered)
-    return ToolExecution(transcript, ordered, ordered if direct else ())
+    await turn.end(response, None)  # of the call that made the response, once more: for what its tools have registered
+    return ToolExecution(Transcript((*turn.messages, *turn.transcript), turn.id), ordered, ordered if direct else ())
 
 
 def _chosen(
@@ -88,6 +98,8 @@ def _chosen(
         raise ConfigurationError(f"results= has {unknown}, which are no open calls of the response: {list(opened)}.")
     if calls is None:
         return {call_id: call for call_id, call in opened.items() if call_id not in given}
+    if isinstance(calls, str | ToolCall) or not isinstance(calls, Iterable):
+        raise ConfigurationError(f"calls= takes a list of calls or ids, for example calls=[{calls!r}].")
     chosen: dict[str, ToolCall] = {}
     for item in calls:
         call = opened.get(item) if isinstance(item, str) else item

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from advisorchain import (
@@ -16,6 +17,7 @@ from advisorchain import (
     ConfigurationError,
     ContextKey,
     Restarted,
+    TextDelta,
     Tool,
     ToolCall,
     ToolInvocation,
@@ -256,6 +258,74 @@ async def test_a_chain_may_be_long(run: Any) -> None:
 
     client = ChatClient(ScriptedModel(["deep"]), advisors=[one(number) for number in range(200)])
     assert (await run(client, "?")).metadata == {"depth": 200}
+
+
+async def test_what_an_advisor_asks_beside_is_not_heard(run: Any) -> None:
+    """Another client's turn, and a muted question to another model: neither is text of this turn."""
+    judge = ChatClient(ScriptedModel(["judged", "judged again"], chunk_size=3))
+
+    @chat_advisor(order=OUTSIDE)
+    async def asks(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        assert (await judge.call("Is it good?")).text == "judged"
+        async with judge.stream("And now?") as stream:
+            assert [piece async for piece in stream.text()] == ["jud", "ged", " ag", "ain"]
+        beside = request.muted().fork().replace(model=ScriptedModel(["beside"], chunk_size=3))
+        assert (await call_next(beside)).text == "beside"
+        return await call_next(request)
+
+    client = ChatClient(ScriptedModel([calling(), "three"], chunk_size=3), tools=[add], advisors=[asks])
+    response = await run(client, "?")
+    assert [m.role for m in response.new_messages] == ["assistant", "tool", "assistant"]
+    assert response.request.context.ledger.model_calls == 3, "of the judge's turns nothing is counted"
+    assert "".join(event.text for event in run.events if isinstance(event, TextDelta)) in ("", "let me add three")
+    assert not any(isinstance(event, Restarted) for event in run.events)
+
+
+async def test_every_way_in_leads_through_all_advisors() -> None:
+    passed: list[str] = []
+
+    @chat_advisor(order=OUTSIDE)
+    async def chat(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        passed.append("chat")
+        return await call_next(request)
+
+    @tool_advisor(order=OUTSIDE)
+    async def around_tools(invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
+        passed.append("tool")
+        return await call_next(invocation)
+
+    def client(**settings: Any) -> ChatClient:
+        return ChatClient(ScriptedModel([calling(), "3"]), tools=[add], advisors=[chat, around_tools], **settings)
+
+    async def stream() -> str:
+        async with client().stream("?") as stream:
+            return (await stream.response()).text
+
+    def stream_sync() -> str:
+        with client().stream_sync("?") as stream:
+            return stream.response().text
+
+    async def by_hand() -> str:
+        asked = client(tool_loop=False)
+        execution = await asked.execute_tools(await asked.call("?"))
+        return execution.results[0].content
+
+    def around(inner: Any, *steps: Any) -> ChatClient:
+        return ChatClient(ScriptedModel([*steps, "3"]), tools=[inner])
+
+    ways = {
+        "call": lambda: client().call("?"),
+        "stream": stream,
+        "call_sync": lambda: anyio.to_thread.run_sync(lambda: client().call_sync("?")),
+        "stream_sync": lambda: anyio.to_thread.run_sync(stream_sync),
+        "execute_tools": by_hand,
+        "as_tool": lambda: around(client().as_tool("sub", "Adds."), [ToolCall("sub", {"prompt": "?"})]).call("?"),
+        "as_model": lambda: ChatClient(client().as_model()).call("?"),
+    }
+    for way, go in ways.items():
+        passed.clear()
+        answered = await go()
+        assert (passed, getattr(answered, "text", answered)) == (["chat", "tool"], "3"), way
 
 
 # What an advisor gets and gives --------------------------------------------------------------------------------------

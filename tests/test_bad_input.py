@@ -15,8 +15,11 @@ from advisorchain import (
     ChatResponse,
     ConfigurationError,
     UserMessage,
+    chat_advisor,
     tool,
 )
+from advisorchain.advisors import AuditAdvisor
+from advisorchain.audit import LoggingSink
 from advisorchain.testing import ScriptedModel
 
 
@@ -69,6 +72,18 @@ def test_a_model_that_is_none(model: Any) -> None:
         ChatClient(model)
 
 
+def test_the_name_of_a_model_is_none_and_how_to_get_one_is_said() -> None:
+    name: Any = "openai:gpt-5-mini"
+    with pytest.raises(ConfigurationError, match=r"'openai:gpt-5-mini' is no model: .*plugins\.named_model\("):
+        ChatClient(name)
+
+
+@pytest.mark.parametrize("sink", ["audit.jsonl", None, LoggingSink], ids=["path", "none", "class"])
+def test_an_audit_sink_that_is_none(sink: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"takes an audit sink, for example JsonLinesSink\(path\)"):
+        AuditAdvisor(sink)
+
+
 def test_a_system_text_that_is_none() -> None:
     text: Any = 5
     with pytest.raises(ConfigurationError, match="system"):
@@ -81,6 +96,22 @@ async def test_a_model_that_answers_with_something_else(run: Any) -> None:
 
     with pytest.raises(ConfigurationError, match="text_only"):
         await run(ChatClient(text_only), "?")
+
+
+@pytest.mark.parametrize("message", ["just text", UserMessage(content="x"), None], ids=["text", "user", "none"])
+async def test_a_response_of_something_else_than_an_answer(message: Any, run: Any) -> None:
+    async def wrong_model(request: ChatRequest) -> ChatResponse[Any]:
+        return ChatResponse(message)
+
+    with pytest.raises(ConfigurationError, match=rf"AssistantMessage, not {type(message).__name__}"):
+        await run(ChatClient(wrong_model), "?")
+
+    @chat_advisor(order=300)
+    async def wrong_advisor(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        return (await call_next(request)).replace(message=message)
+
+    with pytest.raises(ConfigurationError, match=rf"AssistantMessage, not {type(message).__name__}"):
+        await run(ChatClient(ScriptedModel(["x"]), advisors=[wrong_advisor]), "?")
 
 
 async def test_a_model_that_is_not_async(run: Any) -> None:

@@ -225,7 +225,7 @@ async def test_a_callback_that_fails_after_an_error_is_logged(run: Any, caplog: 
 async def test_they_may_not_take_for_ever(
     run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("advisorchain.context.TURN_END_SECONDS", 0.05)
+    monkeypatch.setattr("advisorchain.turn_end.TURN_END_SECONDS", 0.05)
     log: list[Any] = []
     client = ChatClient(ScriptedModel(["ok"]), advisors=[Ending(noting(log, "a"), noting(log, "b", seconds=60))])
     with anyio.fail_after(5), pytest.raises(TimeoutError, match=r"0\.05"):
@@ -236,7 +236,7 @@ async def test_they_may_not_take_for_ever(
 async def test_they_may_not_take_for_ever_after_an_error(
     run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("advisorchain.context.TURN_END_SECONDS", 0.05)
+    monkeypatch.setattr("advisorchain.turn_end.TURN_END_SECONDS", 0.05)
     error = ModelError("down")
     client = ChatClient(ScriptedModel([error]), advisors=[Ending(noting([], "b", seconds=60))])
     with anyio.fail_after(5), pytest.raises(ModelError) as caught:

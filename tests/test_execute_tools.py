@@ -14,6 +14,7 @@ from advisorchain import (
     ChatResponse,
     ConfigurationError,
     ToolCall,
+    ToolContext,
     ToolMessage,
     ToolResult,
     TranscriptError,
@@ -172,6 +173,9 @@ async def test_a_gate_denies_one_of_two(run: Any) -> None:
         ({"calls": [7]}, "7, which is no open call"),
         ({"results": {"c9": "x"}}, "'c9'"),
         ({"calls": ["c1"], "results": {"c1": "x"}}, "in calls= and in results="),
+        ({"calls": "c1"}, "calls= takes a list"),
+        ({"calls": ADD}, "calls= takes a list"),
+        ({"results": ["x"]}, "results= maps call ids"),
     ],
     ids=str,
 )
@@ -180,6 +184,12 @@ async def test_what_does_not_belong_to_the_response(run: Any, settings: Any, mes
     with pytest.raises(ConfigurationError, match=message):
         await client.execute_tools(response, **settings)
     assert not RUNS
+
+
+async def test_what_is_no_response(run: Any) -> None:
+    client, _, response = await opened(run, ADD)
+    with pytest.raises(ConfigurationError, match="takes a response"):
+        await client.execute_tools(response.message)  # type: ignore[arg-type]
 
 
 async def test_a_response_without_open_calls(run: Any) -> None:
@@ -244,6 +254,35 @@ async def test_what_ends_the_turn_is_raised(run: Any) -> None:
     client, _, response = await opened(run, ADD, DELETE, advisors=[guard])
     with pytest.raises(TurnAbortedError, match="no"):
         await client.execute_tools(response)
+
+
+@pytest.mark.parametrize("aborts", [False, True])
+async def test_what_a_call_does_to_its_turn(run: Any, aborts: bool) -> None:
+    """As in the loop: what it steers is in the history, and what it registers for the end of the turn runs."""
+    ends: list[Any] = []
+
+    @tool
+    async def work(context: ToolContext) -> str:
+        """Steers, and has something to close."""
+        context.request.steer(UserMessage(content="be brief"))
+        context.context.at_turn_end(ends.append)
+        if aborts:
+            raise TurnAbortedError("no")
+        return "worked"
+
+    model = ScriptedModel([[ToolCall("work")], "done"])
+    client = ChatClient(model, tools=[work], tool_loop=False)
+    response = await run(client, "go")
+    if aborts:
+        with pytest.raises(TurnAbortedError):
+            await client.execute_tools(response)
+        assert [type(end.error) for end in ends] == [TurnAbortedError]
+        return
+    ran = await client.execute_tools(response)
+    assert [m.text for m in ran.messages] == ["go", "", "worked", "be brief"]
+    assert [(end.response.text, end.messages) for end in ends] == [("", tuple(ran.messages))]
+    await run(client, ran.messages)
+    assert model.requests[1].messages == tuple(ran.messages)
 
 
 async def test_direct(run: Any) -> None:

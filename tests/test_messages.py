@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
 from advisorchain import (
     AssistantMessage,
@@ -101,6 +102,32 @@ def test_nothing_is_lost_on_a_round_trip(conversation: list[Any]) -> None:
     assert [type(message) for message in loaded] == [type(message) for message in conversation]
     assert dump_messages(loaded) == text
     assert load_messages(text.encode()) == loaded
+
+
+def test_half_a_character_becomes_a_question_mark() -> None:
+    """Browsers and models that cut a text in the middle of an emoji send them; UTF-8 has not."""
+    data = {"\ud83d": ["\ude42", {"n": float("inf")}]}
+    parts = (
+        TextPart(text="fine 🙂 cut \ud83d"),
+        ProviderPart(provider="p", type="t", data=data),
+        ImagePart(data=b"\xff"),
+    )
+    calls = (ToolCall("look", {"q": "\ud83d"}, "c1"), ToolCall("look", '{"q": "\ud83d', "c2"))
+    conversation = [
+        UserMessage(content=parts),
+        AssistantMessage(tool_calls=calls),
+        UnknownMessage.model_validate({"role": "observer", "content": "\ud83d", "more": 1}),
+    ]
+    user, assistant, unknown = loaded = load_messages(dump_messages(conversation))
+    data = {"?": ["?", {"n": float("inf")}]}
+    parts = (TextPart(text="fine 🙂 cut ?"), ProviderPart(provider="p", type="t", data=data), ImagePart(data=b"\xff"))
+    assert user == UserMessage(content=parts, id=user.id)
+    assert isinstance(assistant, AssistantMessage)
+    assert [call.arguments for call in assistant.tool_calls] == [{"q": "?"}, '{"q": "?']
+    assert unknown == UnknownMessage.model_validate({"role": "observer", "content": "?", "more": 1})
+    assert [type(message) for message in loaded] == [type(message) for message in conversation]
+    with pytest.raises(PydanticSerializationError, match="object"):
+        dump_messages([UserMessage(content="\ud83d", metadata={"x": object()})])
 
 
 @given(unknown_names, json_objects)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -12,6 +13,7 @@ from typing_extensions import TypedDict
 
 from advisorchain import ChatClient, ConfigurationError, OutputError, ToolCall, tool
 from advisorchain.advisors import ToolCallingAdvisor
+from advisorchain.output import output_type_of
 from advisorchain.testing import ScriptedModel
 
 
@@ -83,6 +85,14 @@ async def test_a_code_fence_is_taken_off(run: Any, wrap: Callable[[str], str]) -
     model = ScriptedModel([wrap('{"name": "Rome", "people": 3}')])
     response = await run(ChatClient(model), "?", output_type=City)
     assert response.output == City(name="Rome", people=3)
+
+
+def test_white_space_without_end_keeps_nobody_busy() -> None:
+    """Models that are asked for JSON are known to write it until their tokens are spent."""
+    started = time.process_time()
+    with pytest.raises(OutputError):
+        output_type_of(City).validate("```json\n" + "\n" * 1000 + "x")
+    assert time.process_time() - started < 0.5
 
 
 async def test_a_fence_inside_the_value_stays(run: Any) -> None:

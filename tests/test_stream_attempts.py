@@ -26,6 +26,9 @@ from advisorchain import (
     TextDelta,
     ToolCall,
     ToolContext,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
     chat_advisor,
     tool,
 )
@@ -54,6 +57,22 @@ async def twice_outside(request: ChatRequest, call_next: ChatNext) -> ChatRespon
 async def twice_inside(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
     await call_next(request)
     return await call_next(request)
+
+
+async def test_progress_knows_its_attempt() -> None:
+    @tool
+    async def count(context: ToolContext) -> str:
+        """Count."""
+        await context.progress(1)
+        return "1"
+
+    steps = [["a ", ToolCall("count")], "a.", ["b ", ToolCall("count")], "b."]
+    events, _ = await collect(ChatClient(ScriptedModel(steps), tools=[count], advisors=[twice_outside]))
+    found = [event for event in events if isinstance(event, ToolStarted | ToolProgress | ToolFinished)]
+    assert [(type(event).__name__, event.attempt) for event in found] == [
+        ("ToolStarted", 0), ("ToolProgress", 0), ("ToolFinished", 0),
+        ("ToolStarted", 1), ("ToolProgress", 1), ("ToolFinished", 1),
+    ]  # fmt: skip
 
 
 async def test_the_second_of_two_attempts_outside() -> None:

@@ -153,6 +153,7 @@ async def test_a_limit_that_stops() -> None:
     events, response = await collect(limited("stop", []))
     assert check(events, response) == {1: "One. ", 2: "Two. ", 3: response.text}
     assert "limit" in response.text
+    assert [type(event) for event in events[-4:]] == [RoundStarted, TextDelta, RoundFinished, Finished]
 
 
 async def test_a_limit_that_raises() -> None:

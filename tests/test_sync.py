@@ -208,6 +208,23 @@ def test_an_interrupt_while_a_sync_stream_is_entered_ends_its_turn(monkeypatch: 
     assert log == ["cancelled"]
 
 
+def test_an_interrupt_before_a_sync_stream_is_entered_arrives_as_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    import advisorchain.sync
+
+    inner, interrupted = advisorchain.sync.run_sync, False
+
+    def run_sync(fn: Any) -> Any:
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
+            raise KeyboardInterrupt
+        return inner(fn)
+
+    monkeypatch.setattr(advisorchain.sync, "run_sync", run_sync)
+    with pytest.raises(KeyboardInterrupt), client().stream_sync("?"):
+        raise AssertionError("not entered")
+
+
 # Inside loops --------------------------------------------------------------------------------------------------------
 
 
@@ -350,6 +367,28 @@ def test_after_a_fork() -> None:
     """)
     out, err = process.communicate(timeout=30)
     assert (out.splitlines(), err) == (["parent", "forked", "0 child"], "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits")
+def test_a_background_loop_that_cannot_start_is_an_error_and_no_hang() -> None:
+    process = python("""
+        import asyncio, resource
+        import advisorchain.sync, anyio.from_thread  # a module cannot be imported without a file either
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        client = ChatClient(ScriptedModel(["works"]))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        try:
+            client.call_sync("?")
+        except OSError as error:
+            say(error.strerror)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        say(client.call_sync("?").text)
+    """)
+    try:
+        out, _ = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert out.splitlines() == ["Too many open files", "works"]
 
 
 def test_a_program_ends_although_the_background_loop_runs() -> None:

@@ -12,9 +12,10 @@ from pydantic import BaseModel
 from ..advisor import Advisor
 from ..async_callable import passes_on
 from ..errors import ConfigurationError, ToolArgumentsError
-from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext, ToolSet
+from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
 from ..invocation import ToolInvocation, ToolResult
 from ..order import Order
+from ..tool_set import ToolSet
 from ..tools.augment import Augmentation, AugmentedTool, AugmentedTools, Consumer
 from ..tools.definition import Tool
 

@@ -10,11 +10,12 @@ from typing import Any, Literal
 from ..advisor import Advisor
 from ..context import ContextKey, Turn
 from ..errors import ConfigurationError
-from ..exchange import RETURN_DIRECT, ChatNext, ChatRequest, ChatResponse, ToolSet
+from ..exchange import RETURN_DIRECT, ChatNext, ChatRequest, ChatResponse
 from ..invocation import ToolResult
 from ..messages import AssistantMessage, TextPart
 from ..order import Order
 from ..stream import emit_text
+from ..tool_set import ToolSet
 
 logger = logging.getLogger("advisorchain")
 

@@ -84,7 +84,8 @@ class ToolCallingAdvisor(Advisor):
         max_result_chars: how much of a result's text the model reads, unless the tool says otherwise.
         trim: ``trim(result) -> str`` instead: what the model reads of a result.
 
-    Limits count per turn, however often an outer advisor re-enters the loop. A batch over a limit runs not at all.
+    Limits count per turn, however often an outer advisor re-enters the loop (only ``max_repeats`` starts anew then). A
+    batch over a limit runs not at all.
     """
 
     order: int = Order.TOOL_LOOP
@@ -252,7 +253,8 @@ class ToolCallingAdvisor(Advisor):
             response = _checked(await self.after_round(response, state), ChatResponse, "after_round")
         if state.steering:
             state.append(*_kept(state.steering, response))
-            state.steering = Steering()
+            state.steering.clear()  # the same list: the round's tools add to it
+            state.steering.asked = 0
         if sent.streaming and turn.emitted_round < state.round and response.text:
             await emit_text(sent, response.text)  # a short-circuit, or a model that does not stream
         return sent, response

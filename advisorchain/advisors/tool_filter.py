@@ -14,9 +14,10 @@ from ..advisor import Advisor
 from ..async_callable import passes_on
 from ..context import ContextKey, Turn
 from ..errors import ConfigurationError
-from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext, ToolSet
+from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
 from ..invocation import ToolInvocation, ToolResult
 from ..order import Order
+from ..tool_set import ToolSet
 from ..tools.definition import Tool
 from ..tools.execution import UnknownTool
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..context import Turn
-from ..exchange import ChatRequest, ChatResponse, ToolSet
+from ..exchange import ChatRequest, ChatResponse
 from ..invocation import ToolResult
 from ..messages import ToolCall
 from ..options import ChatOptions
+from ..tool_set import ToolSet
 from .definition import Tool
 from .execution import ErrorDetail, UnknownTool, run_call
 
@@ -107,22 +108,28 @@ async def _run_together(
 ) -> None:
     import anyio
 
-    waiting = iter(indexes)
+    waiting = iter(indexes)  # calls start in call order, in whatever order the tasks do
+    slots = anyio.Semaphore(concurrency, fast_acquire=True)
     fatal: list[BaseException] = []
 
     async def work() -> None:
-        for index in waiting:
-            try:
-                results[index] = await run_call(request, calls[index], tools[index], error_detail)
-            except anyio.get_cancelled_exc_class():
-                raise
-            except BaseException as exc:
-                fatal.append(exc)
-                group.cancel_scope.cancel()
-                return
+        if fatal:
+            return
+        index = next(waiting)
+        try:
+            results[index] = await run_call(request, calls[index], tools[index], error_detail)
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as exc:
+            fatal.append(exc)
+            group.cancel_scope.cancel()
+
+    async def wait_and_work() -> None:
+        async with slots:
+            await work()
 
     async with anyio.create_task_group() as group:
-        for _ in range(min(concurrency, len(indexes))):
-            group.start_soon(work)
+        for _ in indexes:  # a task for each call: its context variables are its own
+            group.start_soon(work if len(indexes) <= concurrency else wait_and_work)
     if fatal:
         raise fatal[0]

@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from ..errors import AdvisorChainError, ConfigurationError, ToolError, UnknownToolError
 from ..events import ToolFinished, ToolStarted
-from ..exchange import ChatRequest, ToolSet
+from ..exchange import ChatRequest
 from ..failures import tool_failure
 from ..invocation import ToolInvocation, ToolResult
 from ..messages import ToolCall
+from ..tool_set import ToolSet
 from .definition import Tool
 from .result import encodable
 from .timeout import run_within

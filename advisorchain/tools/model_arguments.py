@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,7 +79,10 @@ _SCHEMAS = frozenset({"items", "additionalProperties", "anyOf", "oneOf", "allOf"
 
 
 def without_titles(schema: Any) -> Any:
-    """The schema without the titles that pydantic adds: they cost tokens and say nothing. Values stay as they are."""
+    """The schema without the titles that pydantic adds: they cost tokens and say nothing. Values stay as they are.
+
+    Defaults and bounds that are no finite number are left out, too: JSON has no such numbers, no provider takes them.
+    """
     if isinstance(schema, list):
         return [without_titles(item) for item in schema]
     if not isinstance(schema, dict):
@@ -89,7 +93,7 @@ def without_titles(schema: Any) -> Any:
             value = {name: without_titles(inner) for name, inner in value.items()}
         elif key in _SCHEMAS:
             value = without_titles(value)
-        elif key == "title":
+        elif key == "title" or (isinstance(value, float) and not math.isfinite(value)):
             continue
         kept[key] = value
     return kept

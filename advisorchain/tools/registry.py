@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..errors import ConfigurationError
-from ..exchange import ChatRequest, ToolSet
+from ..exchange import ChatRequest
+from ..tool_set import ToolSet
 from .definition import Tool, ToolProvider
 from .function import FunctionTool
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
-
-from pydantic_core import to_json
 
 from ..invocation import PART_TYPES, ToolResult
 from ..messages import FilePart, TextPart
+from ..plain_json import binary_note, json_text, writable
 
 MAX_RESULT_CHARS = 100_000
 """How many characters of a result the model reads by default (about 25,000 tokens)."""
@@ -19,7 +19,10 @@ def convert_result(value: Any) -> ToolResult:
     """A returned value as a result: text as it is, content parts as parts, anything else as JSON.
 
     None becomes ``null``, NaN ``"NaN"``, bytes their UTF-8 text or else a file part. Objects that JSON does not know
-    become their ``str()``.
+    become their ``str()``. A generator becomes the list of what it yields.
+
+    Raises:
+        Exception: the value cannot be read, for example because it holds itself.
     """
     kind = type(value)
     if kind is str:
@@ -33,16 +36,18 @@ def convert_result(value: Any) -> ToolResult:
         try:
             return ToolResult(bounded(data.decode()), artifact=value)
         except UnicodeDecodeError:
-            note = f"[binary data, {len(data)} bytes]"
-            return ToolResult(note, parts=(FilePart(data=data[:MAX_RESULT_BYTES]),), artifact=value)
+            return ToolResult(binary_note(data), parts=(FilePart(data=data[:MAX_RESULT_BYTES]),), artifact=value)
     if isinstance(value, PART_TYPES):
         return _from_parts((value,), value)
     if isinstance(value, list | tuple) and value and all(isinstance(item, PART_TYPES) for item in value):
         return _from_parts(tuple(value), value)
     if isinstance(value, str):  # a str subclass, for example a StrEnum
         return ToolResult(bounded(str.__str__(value)), artifact=value)
-    text = to_json(value, fallback=str, inf_nan_mode="strings").decode()
-    return ToolResult(bounded(text), artifact=value)
+    if inspect.isasyncgen(value):
+        raise TypeError("a tool returned an async generator; it must return one value")
+    if inspect.isgenerator(value):
+        value = list(value)
+    return ToolResult(bounded(json_text(value)), artifact=value)
 
 
 def _from_parts(parts: tuple[Any, ...], artifact: Any) -> ToolResult:
@@ -67,7 +72,7 @@ def encodable(result: ToolResult) -> ToolResult:
     try:
         result.content.encode()
     except UnicodeEncodeError:
-        return result.with_text(result.content.encode(errors="replace").decode())
+        return result.with_text(writable(result.content))
     return result
 
 

@@ -44,6 +44,11 @@ class Signature:
         for parameter in parameters:
             hint = hints.get(parameter.name, Any)
             if hint is ToolContext or ToolContext in typing.get_args(hint):
+                if self.context is not None:
+                    raise ConfigurationError(
+                        f"Tool function {origin}: {self.context!r} and {parameter.name!r} are both a ToolContext; "
+                        "one is enough."
+                    )
                 self.context = parameter.name
                 continue
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from advisorchain import (
@@ -138,6 +139,48 @@ async def test_steering_from_a_tool(run: Any) -> None:
     assert [m.role for m in model.requests[1].messages] == roles, "after the results, before the model is asked"
     assert [m.role for m in model.requests[2].messages] == [*roles, "assistant", "tool"]
     assert [m.role for m in response.new_messages] == [*roles[1:], "assistant", "tool", "assistant"]
+
+
+async def test_tools_that_steer_at_the_same_time(run: Any) -> None:
+    @tool
+    async def steering(number: int, context: ToolContext) -> str:
+        """Steers; the first call takes longest."""
+        await anyio.sleep(0.004 - 0.001 * number)
+        context.request.steer(UserMessage(content=f"note {number}"))
+        return "ok"
+
+    @tool
+    def steering_in_a_thread(context: ToolContext) -> str:
+        """Steers from a thread."""
+        context.request.steer(UserMessage(content="note 3"))
+        return "ok"
+
+    calls = [*[ToolCall("steering", {"number": number}) for number in range(3)], ToolCall("steering_in_a_thread")]
+    model = ScriptedModel([calls, [call()], "done"])
+    await run(ChatClient(model, tools=[steering, steering_in_a_thread, add]), "go")
+    for request in model.requests[1:]:
+        notes = sorted(m.text for m in request.messages if m.role == "user" and m.text != "go")
+        assert notes == [f"note {number}" for number in range(4)]
+
+
+async def test_an_advisor_and_a_tool_steer_in_one_round(run: Any) -> None:
+    @chat_advisor(order=600)
+    async def advisor(request: Any, call_next: Any) -> Any:
+        if request.round == 1:
+            request = request.steer(UserMessage(content="from the advisor"))
+        return await call_next(request)
+
+    @tool
+    def steering(context: ToolContext) -> str:
+        """Steers."""
+        context.request.steer(UserMessage(content="from the tool"))
+        return "ok"
+
+    model = ScriptedModel([[ToolCall("steering")], [call()], "done"])
+    await run(ChatClient(model, tools=[steering, add], advisors=[advisor]), "go")
+    expected = ["go", "from the advisor", "", "ok", "from the tool"]
+    assert [m.text for m in model.requests[1].messages] == expected
+    assert [m.text for m in model.requests[2].messages][:5] == expected
 
 
 async def test_steering_under_a_retry(run: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from contextvars import ContextVar
 from typing import Any
 
 import anyio
@@ -10,6 +12,9 @@ import pytest
 
 from advisorchain import (
     ChatClient,
+    ChatNext,
+    ChatRequest,
+    ChatResponse,
     ConfigurationError,
     ToolCall,
     ToolContext,
@@ -17,6 +22,8 @@ from advisorchain import (
     ToolMessage,
     ToolProgress,
     ToolStarted,
+    TurnAbortedError,
+    chat_advisor,
     tool,
 )
 from advisorchain.advisors import ToolCallingAdvisor
@@ -95,6 +102,85 @@ async def test_sync_tools_run_at_the_same_time(run: Any) -> None:
     start = time.monotonic()
     await run(ChatClient(model, tools=[sleepy]), "go")
     assert time.monotonic() - start < 1.2, "8 calls of 0.2 s, one after the other, would take 1.6 s"
+
+
+async def test_calls_that_run_at_once_are_all_counted(run: Any) -> None:
+    @tool
+    def in_a_thread(n: int) -> int:
+        """In a thread."""
+        time.sleep(0.001)
+        return n
+
+    @tool
+    async def in_a_task(n: int) -> int:
+        """In a task."""
+        await anyio.sleep(0.001)
+        return n
+
+    names = ["in_a_thread", "in_a_task", "ghost"]
+    model = ScriptedModel([[ToolCall(name, {"n": n}) for n in range(15) for name in names], "done"])
+    response = await run(ChatClient(model, tools=[in_a_thread, in_a_task]), "go")
+    ledger = response.request.context.ledger
+    assert ledger.calls_by_tool == dict.fromkeys(names, 15)
+    assert (ledger.tool_calls, ledger.model_calls, ledger.rounds) == (45, 2, 1)
+
+
+async def test_one_call_needs_no_task_and_no_thread(run: Any) -> None:
+    where: list[Any] = []
+
+    def here() -> tuple[int, int]:
+        return anyio.get_current_task().id, threading.get_ident()
+
+    @chat_advisor(order=300)
+    async def around(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        where.append(here())
+        return await call_next(request)
+
+    @tool
+    async def inside() -> str:
+        """Look where it runs."""
+        where.append(here())
+        return ""
+
+    await run(ChatClient(ScriptedModel([[ToolCall("inside")], "done"]), tools=[inside], advisors=[around]), "go")
+    assert len(where) == 2 and where[0] == where[1]
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 8])
+async def test_calls_of_one_round_do_not_see_each_others_context_variables(run: Any, concurrency: int) -> None:
+    tenant = ContextVar("tenant", default="nobody")
+
+    @tool
+    async def act_as(name: str) -> str:
+        """Set a context variable; it has nothing to wait for."""
+        seen = tenant.get()
+        tenant.set(name)
+        return seen
+
+    model = ScriptedModel([[ToolCall("act_as", {"name": str(n)}) for n in range(4)], "done"])
+    client = ChatClient(model, tools=[act_as], advisors=[ToolCallingAdvisor(concurrency=concurrency)])
+    response = await run(client, "go")
+    assert [m.text for m in response.new_messages if isinstance(m, ToolMessage)] == ["nobody"] * 4
+    assert tenant.get() == "nobody"
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+async def test_what_ends_the_turn_lets_no_later_call_start(run: Any, concurrency: int) -> None:
+    started: list[int] = []
+
+    @tool
+    async def act(n: int) -> str:
+        """Act; it has nothing to wait for."""
+        started.append(n)
+        if n == 1:
+            raise TurnAbortedError("stop")
+        return ""
+
+    model = ScriptedModel([[ToolCall("act", {"n": n}) for n in range(4)]])
+    client = ChatClient(model, tools=[act], advisors=[ToolCallingAdvisor(concurrency=concurrency)])
+    with pytest.raises(TurnAbortedError, match="stop"):
+        await run(client, "go")
+    assert started == [0, 1]
 
 
 async def test_events_of_tools(run: Any) -> None:

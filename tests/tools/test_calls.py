@@ -11,6 +11,7 @@ from advisorchain import (
     AssistantMessage,
     ChatClient,
     ChatResponse,
+    Runtime,
     Tool,
     ToolCall,
     ToolMessage,
@@ -267,6 +268,14 @@ async def test_two_calls_of_one_id_in_one_batch(run: Any, names: tuple[str, str]
     for index, (name, message) in enumerate(zip(names, results, strict=True)):
         if name in expected:
             assert message.text == expected[name][index], "each result belongs to its own call"
+
+
+async def test_ids_that_are_made_are_the_runtimes(run: Any) -> None:
+    model = ScriptedModel([[ToolCall("nothing", {}, "same"), ToolCall("nothing", {}, "same")], "done"])
+    made = iter(["turn-7", "call-8"])
+    response = await run(ChatClient(model, tools=TOOLS, runtime=Runtime(ids=lambda: next(made))), "go")
+    assert response.request.context.turn.id == "turn-7"
+    assert [m.call_id for m in response.new_messages if isinstance(m, ToolMessage)] == ["same", "same_call-8"]
 
 
 async def test_ids_used_again_in_later_rounds_and_turns(run: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import json
+import math
 import socket
 import uuid
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from advisorchain import ChatClient, ConfigurationError, Tool, tool
+from advisorchain import ChatClient, ConfigurationError, Tool, ToolContext, tool
 from advisorchain.testing import ScriptedModel
 
 
@@ -157,6 +159,24 @@ async def test_defaults_and_field(result_of: Any) -> None:
     assert (await result_of(search, {"query": "ab"})).text == "ab 5 RED []"
     error = await result_of(search, {"query": "a", "limit": 11})
     assert error.is_error and "query" in error.text and "limit" in error.text
+
+
+class Range(BaseModel):
+    """A range."""
+
+    least: float = -math.inf
+    most: Annotated[float, Field(le=math.inf)] = math.inf
+
+
+async def test_defaults_and_bounds_that_json_has_no_number_for(result_of: Any) -> None:
+    @tool
+    def search(within: Range, most: float = math.inf, least: float = math.nan) -> str:
+        """Search."""
+        return f"{within.least} {within.most} {most} {least}"
+
+    assert json.dumps(search.input_schema, allow_nan=False), "as clients of providers write it"
+    assert search.input_schema["required"] == ["within"]
+    assert (await result_of(search, {"within": {}})).text == "-inf inf inf nan"
 
 
 def test_values_in_a_schema_keep_their_titles() -> None:
@@ -316,6 +336,15 @@ def test_a_parameter_without_a_schema() -> None:
 
     with pytest.raises(ConfigurationError, match=r"other: parameter 'session' of type Session"):
         ChatClient(ScriptedModel([]), tools=[other])
+
+
+def test_two_contexts_are_refused() -> None:
+    def f(one: ToolContext, two: ToolContext | None = None) -> str:
+        """F."""
+        return ""
+
+    with pytest.raises(ConfigurationError, match=r"f: 'one' and 'two' are both a ToolContext"):
+        tool(f)
 
 
 def test_types_that_are_not_defined() -> None:

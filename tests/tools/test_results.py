@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import math
 import threading
 from dataclasses import dataclass
@@ -187,6 +188,41 @@ async def test_text_that_is_no_unicode(run: Any, direct: bool) -> None:
     assert load_messages(dump_messages(response.new_messages)) == response.new_messages
 
 
+@dataclass
+class File:
+    """What a listing of files tells of one."""
+
+    name: str
+    head: bytes = b""
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "data"),
+    [
+        (["ok", "bad \udcff"], '["ok","bad ?"]', ["ok", "bad ?"]),
+        ({"bad \udcff": {"size": 1}}, '{"bad ?":{"size":1}}', {"bad ?": {"size": 1}}),
+        ([Path("bad \udcff")], '["bad ?"]', ["bad ?"]),
+        (
+            [File("bad \udcff", b"text")],
+            '[{"name":"bad ?","head":"dGV4dA=="}]',
+            [{"name": "bad ?", "head": "dGV4dA=="}],
+        ),
+        ({"id": 7, "blob": b"\xff\xfe"}, '{"id":7,"blob":"[binary data, 2 bytes]"}', ...),
+        ([math.nan, b"text", b"\xff"], '["NaN","text","[binary data, 1 bytes]"]', ...),
+    ],
+    ids=["list", "key", "path", "dataclass", "row with a blob", "others stay"],
+)
+async def test_texts_and_bytes_inside_a_value_that_are_no_unicode(run: Any, value: Any, text: str, data: Any) -> None:
+    message = await read(run, returning(value))
+    assert (message.is_error, message.text) == (False, text)
+    response = await run(
+        ChatClient(ScriptedModel([[ToolCall("give")]]), tools=[returning(value, return_direct=True)]), "go"
+    )
+    (result,) = response.direct_results
+    assert response.text == text and result.artifact is value
+    assert result.structured == (json.loads(text) if data is ... else data)
+
+
 async def test_binary_data(run: Any) -> None:
     message = await read(run, returning(b"\xff\xfe\x00"))
     assert message.text == "[binary data, 3 bytes]"
@@ -291,6 +327,23 @@ async def test_a_generator_runs_in_the_tools_thread(run: Any) -> None:
     model = ScriptedModel([[ToolCall("give", {"fail": True})], "done"])
     await run(ChatClient(model, tools=[give]), "go")
     assert model.requests[1].messages[-1].text == "no more values"
+
+
+async def test_generators_that_are_returned(run: Any) -> None:
+    @tool(return_direct=True)
+    async def names() -> Any:
+        """Names."""
+        return (name for name in ("a", "b \udcff"))
+
+    response = await run(ChatClient(ScriptedModel([[ToolCall("names")]]), tools=[names]), "go")
+    assert response.text == '["a","b ?"]' and response.direct_results[0].artifact == ["a", "b \udcff"]
+
+    async def pieces(arguments: dict[str, Any]) -> Any:
+        yield "a piece"
+
+    made = Tool.from_schema("pieces", pieces, description="Pieces.")
+    message = await read(run, made, advisors=[ToolCallingAdvisor(error_detail="message")])
+    assert message.is_error and "async generator" in message.text
 
 
 async def test_an_awaitable_from_a_sync_tool(run: Any) -> None:

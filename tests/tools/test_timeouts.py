@@ -138,9 +138,8 @@ async def test_a_timeout_and_a_cancellation_at_the_same_time(run: Any) -> None:
 
     for seconds in (0.02, 0.028, 0.03, 0.03001, 0.032):
         model = ScriptedModel([[ToolCall("never"), ToolCall("never")], "done"])
-        with anyio.move_on_after(seconds) as scope:
+        with anyio.move_on_after(seconds):
             assert (await run(ChatClient(model, tools=[never]), "go")).text == "done"
-        assert scope.cancelled_caught or scope.cancel_called or len(model.requests) == 2
         await anyio.lowlevel.checkpoint()  # nothing of it is left to cancel what follows
     with anyio.move_on_after(0.3):
         await anyio.sleep(0.2)

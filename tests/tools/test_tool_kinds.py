@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+from jsonschema.validators import Draft202012Validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
 from advisorchain import (
@@ -18,6 +20,7 @@ from advisorchain import (
     ToolContext,
     ToolMessage,
     ToolResult,
+    augment,
     tool,
 )
 from advisorchain.testing import ScriptedModel
@@ -303,3 +306,46 @@ def test_output_schema() -> None:
     assert weather.output_schema["properties"] == {"city": {"type": "string"}, "degrees": {"type": "number"}}
     assert given.output_schema == {"type": "object", "properties": {}}
     assert text.output_schema is None
+
+
+async def test_a_call_builds_no_schema_and_no_validator(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    @tool
+    async def typed(order: FindOrders, context: ToolContext) -> str:
+        """Has a signature."""
+        return order.customer
+
+    tools = [
+        typed,
+        Tool.from_model(FindOrders, lambda order: order.customer),
+        Tool.from_schema("plain", lambda arguments: arguments["city"], description="Plain.", input_schema=SCHEMA),
+        augment(typed.replace(name="augmented"), Strict),
+    ]
+    calls = [
+        ToolCall("typed", {"order": {"customer": "a"}}), ToolCall("find_orders", '{"customer": "b"}'),
+        ToolCall("plain", {"city": "c"}), ToolCall("augmented", {"order": {"customer": "d"}, "x": 1}),
+    ]  # fmt: skip
+    model = ScriptedModel([calls, "one", calls, "two"])
+    client = ChatClient(model, tools=tools)
+    await run(client, "go")  # what is not known before somebody asks may be made then, once
+    built: list[str] = []
+
+    def watch(kind: type[Any], name: str) -> None:
+        plain = inspect.getattr_static(kind, name)
+        function = getattr(plain, "__func__", plain)
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            built.append(f"{kind.__name__}.{name}")
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(kind, name, type(plain)(watched) if plain is not function else watched)
+
+    watch(TypeAdapter, "__init__")
+    watch(BaseModel, "model_json_schema")
+    watch(type(BaseModel), "__new__")
+    watch(Draft202012Validator, "check_schema")
+    watch(inspect.Signature, "from_callable")
+    await run(client, "go")
+    assert built == []
+    assert [m.text for m in model.requests[-1].messages if isinstance(m, ToolMessage)] == ["a", "b", "c", "d"]
+    Tool.from_model(Strict, lambda strict: strict.x)
+    assert built, "it would have been noticed"

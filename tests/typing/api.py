@@ -254,7 +254,7 @@ async def calls() -> None:
     assert_type(response.tool_calls, tuple[ToolCall, ...])
     assert_type(response.new_messages, tuple[Message, ...])
     assert_type(response.direct_results, tuple[ToolResult, ...])
-    assert_type(response.usage, Usage | None)
+    assert_type(response.usage, Usage)
     assert_type(response.request, ChatRequest | None)
     assert_type(
         response.stop_reason,
