@@ -14,7 +14,7 @@ from ..context import ContextKey, Turn
 from ..errors import BudgetExceededError, ConfigurationError
 from ..exchange import ChatNext, ChatRequest, ChatResponse
 from ..messages import Usage
-from ..model_call import model_name
+from ..model_call import requested_model
 from ..order import Order
 from ..setting_checks import check_mapping, check_number
 from ..shield import run_shielded
@@ -234,7 +234,7 @@ class BudgetAdvisor(Advisor):
         Raises:
             BudgetExceededError: it is spent, or the model has no price.
         """
-        model = _model_of(request)
+        model = requested_model(request) or "model"
         price = self._price(model) if "cost" in self.limits else None
         turn = self._turn(request)
         claim = Spent(tokens=request.options.max_tokens or 0, calls=1)
@@ -247,8 +247,8 @@ class BudgetAdvisor(Advisor):
             made = True
             response = await call_next(request)
             usage = response.usage
-            reported = usage.total_tokens if usage is not None else None
-            if usage is None or reported is None:
+            reported = usage.total_tokens
+            if reported is None:
                 usage = self._estimated(model, request, response)
             turn.noted_tokens += reported or 0
             turn.noted_calls += 1
@@ -317,9 +317,9 @@ class BudgetAdvisor(Advisor):
             spent = round(getattr(so_far, limit), 12)  # sums of costs are not exact
             wanted = getattr(claim, limit)
             if spent >= allowed or spent + wanted > allowed:
-                more = f", and the next call may take {wanted:g}" if spent < allowed else ""
+                more = f", and the next call may take {wanted:,.10g}" if spent < allowed else ""
                 raise BudgetExceededError(
-                    f"The budget of {allowed:g} {limit} per {self.per} is spent: {spent:g}{more}.",
+                    f"The budget of {allowed:,.10g} {limit} per {self.per} is spent: {round(spent, 6):,.10g}{more}.",
                     limit=limit,
                     allowed=allowed,
                     spent=spent,
@@ -357,12 +357,3 @@ def _price_of(model: str, given: Any) -> ModelPrice:
                 f"prices[{model!r}]: {str(error).removeprefix('ModelPrice.__init__() ')}."
             ) from None
     raise ConfigurationError(f"prices[{model!r}] must be a ModelPrice or a mapping of its arguments, not {given!r}.")
-
-
-def _model_of(request: ChatRequest) -> str:
-    """The name of the model that the request goes to."""
-    if request.options.model is not None:
-        return request.options.model
-    chain = request.context.turn.chain
-    called = request.model or (chain.model if chain is not None else None)
-    return "model" if called is None else model_name(called)

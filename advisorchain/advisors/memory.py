@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Literal
 
 from ..advisor import Advisor
 from ..async_callable import passes_on
-from ..context import Context, ContextKey, Turn, TurnEnd
-from ..errors import ConfigurationError
+from ..context import Context, ContextKey, Turn
+from ..errors import ConfigurationError, MemoryStoreError
 from ..exchange import CONVERSATION, ChatNext, ChatRequest, ChatResponse
 from ..memory.history import merged, with_distinct_calls
 from ..memory.in_memory import InMemoryStore
@@ -18,13 +19,18 @@ from ..memory.store import History, MemoryStore, have_distinct_ids
 from ..memory.windows import Window
 from ..messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from ..order import Order
+from ..turn_end import TurnEnd
 
 logger = logging.getLogger("advisorchain")
 
 CLOSING_NOTE = "(This turn ended early, without an answer: {error}.)"
 """What ``keep_failed=True`` stores as the answer of a turn that failed; ``{error}`` is the type of the error."""
 
+APPEND_SECONDS = 4.0
+"""How long a store may take for a turn: less than the end of a turn has, so that the store's failure is told as one."""
+
 _SHOWN = ContextKey[tuple[Turn, History]]("advisorchain.memory.shown")
+_STORED_AS = ContextKey[str]("advisorchain.memory.stored_as")
 
 
 class _Remembered:
@@ -39,7 +45,7 @@ class _Remembered:
         self.turn_id = turn.id
         self.sent: Sequence[Message] = ()
         self.history: tuple[Message, ...] = ()
-        self.replaced: frozenset[int] | None = None
+        self.replaced: History | None = None
 
     def shown(self, request: ChatRequest) -> ChatRequest:
         """The request with the history after the leading system messages."""
@@ -48,7 +54,7 @@ class _Remembered:
             return request
         messages = request.messages
         if self.replaced is not None:
-            messages = tuple([message for message in messages if id(message) not in self.replaced])
+            messages = _without(messages, self.replaced)
         if type(messages[0]) is not SystemMessage:
             return request.with_tools(request.tools, history + messages)
         head = 1
@@ -147,6 +153,8 @@ class MemoryAdvisor(Advisor):
             if conversation_id is None:
                 return await call_next(request)
         remembered = _Remembered(conversation_id, branch, turn)
+        if turn.continues:  # who sends a transcript twice gets two answers: each is stored as a turn of its own
+            remembered.turn_id = context.setdefault(_STORED_AS, f"{turn.id}.{turn.runtime.ids()}")
         inside = request.round > 0 or self.order > Order.TOOL_LOOP
         posted = self._is_posted(turn)
         if posted and self.on_posted == "error":
@@ -155,7 +163,10 @@ class MemoryAdvisor(Advisor):
                 f"{remembered.conversation_id!r}: send only the new message (or client.execute_tools(...).messages "
                 'as they are), leave conversation_id out, or make it MemoryAdvisor(..., history="replace").'
             )
-        remembered.sent = _sent(request, turn, inside, posted)
+        outer = context.get(_SHOWN)
+        shown = outer[1] if outer is not None and outer[0] is turn else None  # by another memory, further outside
+        requested = request.messages if turn.input is None else turn.input
+        remembered.sent = _sent(_without(requested, shown) if shown else requested, turn, inside, posted)
         if not posted:
             if self.window is None:
                 loading = self.store.load(conversation_id, branch=branch)
@@ -169,7 +180,7 @@ class MemoryAdvisor(Advisor):
             if again is not None:  # a concurrent call_next of the same turn was faster: one snapshot for all
                 return await call_next(again.shown(request))
             if loaded:
-                self._take(loaded, remembered, context)
+                self._take(loaded, shown, remembered, context)
         self._turns[turn] = remembered
         context.at_turn_end(partial(self._end, remembered, inside))
         return await call_next(remembered.shown(request))
@@ -195,7 +206,7 @@ class MemoryAdvisor(Advisor):
             logger.warning("Advisor %r: a call without conversation_id has no memory%s (said once)", self.name, hint)
         return None, ""
 
-    def _take(self, loaded: History, remembered: _Remembered, context: Context) -> None:
+    def _take(self, loaded: History, shown: History | None, remembered: _Remembered, context: Context) -> None:
         """Make the loaded history this turn's snapshot."""
         if not isinstance(loaded, History):
             raise ConfigurationError(
@@ -203,18 +214,14 @@ class MemoryAdvisor(Advisor):
                 "History: make one with History([StoredTurn(id, messages), ...])."
             )
         turn = remembered.turn
-        if turn.continues and any(stored.id == turn.id for stored in loaded.turns):
-            # The same transcript was sent before and its turn stored: this is another answer, a turn of its own.
-            loaded = History(stored for stored in loaded.turns if stored.id != turn.id)
-            remembered.turn_id = turn.runtime.ids()
-        outer = context.get(_SHOWN)
-        if outer is not None and outer[0] is turn:
-            # Another memory has put its history into the request: keep what this one does not have.
-            remembered.replaced = frozenset(map(id, outer[1]))
-            for message in outer[1]:
+        if turn.continues:  # what was stored when the same transcript was sent before
+            loaded = History(stored for stored in loaded.turns if not stored.id.startswith(f"{turn.id}."))
+        if shown is not None:  # keep what this memory does not have
+            remembered.replaced = shown
+            for message in shown:
                 if isinstance(message, AssistantMessage):
                     turn.call_ids.difference_update([call.id for call in message.tool_calls])
-            loaded = merged(outer[1], loaded)
+            loaded = merged(shown, loaded)
         remembered.history = with_distinct_calls(loaded, turn.call_ids)
         context[_SHOWN] = (turn, remembered.history)
 
@@ -233,15 +240,28 @@ class MemoryAdvisor(Advisor):
         if not messages:
             return None
         stored = _with_distinct_ids(_without_system((*remembered.sent, *messages)))
-        append = self.store.append(remembered.conversation_id, remembered.turn_id, stored, branch=remembered.branch)
         turn = remembered.turn
         if turn.observer is not None:
+            append = self._append(remembered, stored)
             count = {"gen_ai.memory.record.count": len(stored)}
             return turn.operation("upsert_memory", append, target=type(self.store).__name__, attributes=count)
-        if getattr(self.store.append, "__func__", None) is InMemoryStore.append:
-            _finish(append)  # it never waits: no shield against cancellation is needed
-            return None
-        return append
+        if getattr(self.store.append, "__func__", None) is not InMemoryStore.append:
+            return self._append(remembered, stored)
+        # It never waits: no shield against cancellation is needed.
+        _finish(self.store.append(remembered.conversation_id, remembered.turn_id, stored, branch=remembered.branch))
+        return None
+
+    async def _append(self, remembered: _Remembered, stored: Sequence[Message]) -> None:
+        import anyio
+
+        with anyio.move_on_after(APPEND_SECONDS) as limit:
+            await self.store.append(remembered.conversation_id, remembered.turn_id, stored, branch=remembered.branch)
+        if limit.cancelled_caught:
+            raise MemoryStoreError(
+                f"The store of advisor {self.name!r} ({type(self.store).__name__}) did not say within "
+                f"{APPEND_SECONDS:g} s that it has stored turn {remembered.turn_id!r} of conversation "
+                f"{remembered.conversation_id!r}. Check that it works and is not locked, and try again."
+            )
 
     def _failed(self, remembered: _Remembered, end: TurnEnd) -> tuple[Message, ...]:
         """The complete rounds of a turn that failed, and a closing note; empty when there is none."""
@@ -268,25 +288,42 @@ def _without_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return messages
 
 
-def _sent(request: ChatRequest, turn: Turn, inside: bool, posted: bool) -> Sequence[Message]:
+def _without(messages: tuple[Message, ...], history: History) -> tuple[Message, ...]:
+    """The messages after a history, all of them if it is not there.
+
+    One that is in it may also be new, when the caller sends an object twice.
+    """
+    left = Counter(map(id, history))
+    kept: list[Message] = []
+    for message in messages:
+        if left[id(message)]:
+            left[id(message)] -= 1
+        else:
+            kept.append(message)
+    return tuple(kept) if not left.total() else messages
+
+
+def _sent(requested: tuple[Message, ...], turn: Turn, inside: bool, posted: bool) -> Sequence[Message]:
     """What the caller sent, as far as it is stored; of a posted history only what follows it.
 
-    Outside the loop a guard further outside may have changed it: that is what counts. Inside, advisors have added to
-    it what is for this turn only.
+    A guard further outside may have changed it: what it let through counts. What advisors between it and a memory
+    inside the loop have added is for this turn only.
     """
     sent = turn.messages
-    if len(sent) == 1 and sent[0] is request.messages[-1]:  # as most turns begin
+    if len(sent) == 1 and sent[0] is requested[-1]:  # as most turns begin
         return sent
     sent = _without_system(sent)
     if posted:
         sent = sent[_start_of_turn(sent) :]
-    if inside:
+    if inside and turn.input is None:
         return sent
     ids = {getattr(message, "id", None) for message in sent}
-    kept: Sequence[Message] = [message for message in request.messages if getattr(message, "id", None) in ids]
+    kept: Sequence[Message] = [message for message in requested if getattr(message, "id", None) in ids]
     if not kept:  # all of it was rewritten
-        kept = _without_system(request.messages)
+        kept = _without_system(requested)
         kept = kept[_start_of_turn(kept) :]
+    if inside:
+        return kept
     return [message for message in kept if not isinstance(message, AssistantMessage | ToolMessage | SystemMessage)]
 
 

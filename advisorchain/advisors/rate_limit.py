@@ -14,7 +14,7 @@ from ..context import Context, ContextKey
 from ..errors import ConfigurationError, RateLimitError
 from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
 from ..invocation import ToolInvocation, ToolResult
-from ..model_call import model_name
+from ..model_call import requested_model
 from ..order import Order
 from ..setting_checks import check_function, check_number
 from ..shared_state import SharedState
@@ -220,7 +220,7 @@ class RateLimitAdvisor(Advisor):
         Raises:
             RateLimitError: the wait would be longer than ``max_wait``.
         """
-        model = _model_of(request) if self.by == "model" else ""
+        model = requested_model(request) or "model" if self.by == "model" else ""
         if self.by != "model" or (self.names is not None and model not in self.names):
             return await call_next(request)
         key = self._key("model", model, request.context, request)
@@ -232,7 +232,7 @@ class RateLimitAdvisor(Advisor):
         used: float = 0.0
         try:
             response = await call_next(request)
-            total = response.usage.total_tokens if response.usage is not None else None
+            total = response.usage.total_tokens
             if total is None:
                 self._warn_no_usage(model)
                 total = int(taken)
@@ -303,16 +303,8 @@ class RateLimitAdvisor(Advisor):
             await self._take(key, unit, -amount, float("inf"))
 
     def _refused(self, what: str, unit: str, limit: float, wait: float) -> RateLimitError:
-        text = f"{what} is limited to {limit:g} {unit} in {self.per:g} s; there is room again in {wait:.3g} s."
+        again = f"there is room again in {float(f'{wait:.3g}'):,.10g} s"  # 86,400, not 8.64e+04
+        text = f"{what} is limited to {limit:,.10g} {unit} in {self.per:,.10g} s; {again}."
         if self.max_wait:
             text += f" That is over max_wait={self.max_wait:g} s."
         return RateLimitError(text, retry_after=wait)
-
-
-def _model_of(request: ChatRequest) -> str:
-    """The name of the model that the request goes to."""
-    if request.options.model is not None:
-        return request.options.model
-    chain = request.context.turn.chain
-    called = request.model or (chain.model if chain is not None else None)
-    return "model" if called is None else model_name(called)

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from pathlib import Path
 
+from ..database_file import create_for_owner, identity
 from ..errors import AuditError, ConfigurationError
 from .record_chain import Digest
 from .sink import AuditRecord, encode_record
@@ -50,11 +51,13 @@ class SqliteSink:
     def __init__(
         self, path: str | os.PathLike[str], *, key: str | bytes | None = None, busy_seconds: float = 5.0
     ) -> None:
-        self.path = Path(path)
+        # Absolute, because the program may change its directory later.
+        self.path = Path(path) if os.fspath(path) == ":memory:" else Path(path).absolute()
         self.busy_seconds = busy_seconds
         self._digest = Digest(key)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._pid = os.getpid()
         try:
             self._connected()
@@ -87,7 +90,11 @@ class SqliteSink:
             self._connection = None
 
     def _connected(self) -> sqlite3.Connection:
+        if self._connection is not None and self._file != identity(self.path):
+            self._connection.close()  # somebody has removed or replaced the file: nobody would see what goes there
+            self._connection = None
         if self._connection is None:
+            create_for_owner(self.path)
             connection = sqlite3.connect(
                 self.path, timeout=self.busy_seconds, isolation_level=None, check_same_thread=False
             )
@@ -97,7 +104,7 @@ class SqliteSink:
             except BaseException:
                 connection.close()
                 raise
-            self._connection = connection
+            self._connection, self._file = connection, identity(self.path)
         return self._connection
 
     def _insert(self, record: AuditRecord, durable: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from .. import plugins
@@ -20,7 +22,8 @@ def open_store(url: str) -> MemoryStore:
     A plugin named like the scheme gets the URL as its option ``url``, or as its first option if it has no such.
 
     Raises:
-        UsageProblem: there is no store for such URLs, or no such file: looking does not make one.
+        UsageProblem: there is no store for such URLs, or no such file, or it is another program's: looking makes no
+            file, and no tables.
         PluginError: the plugin for such URLs is missing, broken, or there are two; or it refuses the URL.
     """
     scheme, separator, rest = url.partition("://")
@@ -30,10 +33,21 @@ def open_store(url: str) -> MemoryStore:
         path = Path(url[len(PREFIX) :])
         if not path.is_file():
             raise UsageProblem(f"--store: there is no file {path}.")
+        if not _has_conversations(path):
+            raise UsageProblem(f"--store: {path} is no file of a SqliteStore: it has no tables for conversations.")
         return SqliteStore(path)
     if not separator or not rest:
         raise UsageProblem("--store takes sqlite:///path, for example sqlite:///memory.db, or a URL like redis://host.")
     return _plugin(scheme, url)
+
+
+def _has_conversations(path: Path) -> bool:
+    """Whether a file has a store's tables; True also when it cannot be read: the store says why."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            return file.execute("SELECT 1 FROM sqlite_master WHERE name = 'memory_schema'").fetchone() is not None
+    except sqlite3.Error:
+        return True
 
 
 def _plugin(scheme: str, url: str) -> MemoryStore:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Collection
 
@@ -56,8 +57,13 @@ def with_distinct_calls(history: History, used: set[str]) -> History:
 
 
 def _renamed(turn: StoredTurn, clashing: Collection[str]) -> StoredTurn:
-    names = {call_id: f"{call_id[:32]}_{turn.id}" for call_id in clashing}
+    names = {call_id: f"{_short(call_id)}_{turn.id}" for call_id in clashing}
     return StoredTurn(turn.id, tuple([_with_names(message, names) for message in turn.messages]))
+
+
+def _short(call_id: str) -> str:
+    """At most 32 characters, as providers bound ids, and others for every other id."""
+    return call_id if len(call_id) <= 32 else hashlib.sha256(call_id.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def _with_names(message: Message, names: dict[str, str]) -> Message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import threading
@@ -17,9 +18,10 @@ from typing import Any, TypeVar
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
+from ..database_file import create_for_owner, identity
 from ..errors import ConfigurationError, MemoryStoreError
 from ..messages import Message, dump_messages, load_messages
-from .sqlite_failures import explained
+from .sqlite_failures import explained, is_locked
 from .sqlite_schema import prepare
 from .store import History, StoredTurn, check_bounds, message_key
 
@@ -40,7 +42,8 @@ class SqliteStore:
     After an error the file is opened again, so a store recovers when its file does.
 
     Args:
-        path: of the file. Beside it SQLite keeps two more, ``-wal`` and ``-shm``: a network drive will not do.
+        path: of the file, seen from the working directory of now. Beside it SQLite keeps two more, ``-wal`` and
+            ``-shm``: a network drive will not do.
         busy_timeout: seconds to wait for others that write, at most; then `MemoryStoreError`.
     """
 
@@ -53,9 +56,10 @@ class SqliteStore:
             raise ConfigurationError("SqliteStore needs a file; for conversations in memory use InMemoryStore().")
         if not isinstance(busy_timeout, int | float) or busy_timeout < 0:
             raise ConfigurationError(f"busy_timeout must be seconds of at least 0, not {busy_timeout!r}.")
-        self.path = Path(path)
+        self.path = Path(path).absolute()  # a program that changes its directory keeps its file
         self.busy_timeout = busy_timeout
         self._lock = threading.Lock()
+        self._locked_at = -math.inf
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         _stores.add(self)
@@ -114,9 +118,9 @@ class SqliteStore:
         except LookupError:
             limiter = anyio.CapacityLimiter(THREADS)
             _limiter.set(limiter)
-        return await anyio.to_thread.run_sync(self._in_thread, what, work, limiter=limiter)
+        return await anyio.to_thread.run_sync(self._in_thread, what, work, time.monotonic(), limiter=limiter)
 
-    def _in_thread(self, what: str, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _in_thread(self, what: str, work: Callable[[sqlite3.Connection], T], asked: float) -> T:
         start = time.monotonic()
         if not self._lock.acquire(timeout=self.busy_timeout):
             raise MemoryStoreError(
@@ -124,13 +128,17 @@ class SqliteStore:
                 "Try again, or give SqliteStore a longer busy_timeout."
             )
         try:
-            left = max(0.0, self.busy_timeout - (time.monotonic() - start))
+            # Who waited for a thread while others found the file locked has waited for the file, too.
+            waited = time.monotonic() - (asked if self._locked_at > asked else start)
+            left = max(0.0, self.busy_timeout - waited)
             with self._opened(left) as connection:
                 return work(connection)
         except MemoryStoreError as exc:
             raise MemoryStoreError(f"Could not {what} in {self.path}: {exc}") from exc
         except (sqlite3.Error, OSError, UnicodeError) as exc:
             self._drop()
+            if is_locked(exc):
+                self._locked_at = time.monotonic()
             raise MemoryStoreError(f"Could not {what} in {self.path}: {explained(exc, self.path)}") from exc
         finally:
             self._lock.release()
@@ -138,7 +146,7 @@ class SqliteStore:
     @contextmanager
     def _opened(self, seconds: float) -> Generator[sqlite3.Connection]:
         """The connection; whatever ends the work, no transaction is left open."""
-        if self._connection is not None and self._file != _identity(self.path):
+        if self._connection is not None and self._file != identity(self.path):
             self._drop()  # the file was removed or replaced
         connection = self._connection
         if connection is None:
@@ -153,10 +161,11 @@ class SqliteStore:
                     connection.rollback()
 
     def _connect(self, seconds: float) -> sqlite3.Connection:
+        create_for_owner(self.path)
         connection = sqlite3.connect(self.path, timeout=seconds, isolation_level=None, check_same_thread=False)
         try:
             prepare(connection)
-            self._file = _identity(self.path)
+            self._file = identity(self.path)
         except BaseException:
             connection.close()
             raise
@@ -184,14 +193,6 @@ def _renew_after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_renew_after_fork)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 # Statements ----------------------------------------------------------------------------------------------------------

@@ -17,6 +17,12 @@ _ADVICE = {
 }
 
 
+def is_locked(error: Exception) -> bool:
+    """Whether others have kept the file for all of the time that there was to wait for it."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 def explained(error: Exception, path: Path) -> str:
     """One sentence: what happened, and what to do."""
     code = getattr(error, "sqlite_errorcode", None)

@@ -63,6 +63,14 @@ async def test_the_call_that_would_spend_more_is_not_made(
     assert len(chat.model.requests) == 2 * calls  # type: ignore[attr-defined]
 
 
+async def test_large_numbers_are_told_in_full(run: Any) -> None:
+    used = Usage(3_000_000, 1)
+    chat = ChatClient(model("a", "b", usage=used), advisors=[BudgetAdvisor(max_tokens=2_000_000, per="conversation")])
+    await run(chat, "go", conversation_id="c")
+    with pytest.raises(BudgetExceededError, match="2,000,000 tokens per conversation is spent: 3,000,001"):
+        await run(chat, "go", conversation_id="c")
+
+
 async def test_wall_time(run: Any) -> None:
     now = [0.0]
 

@@ -192,21 +192,27 @@ async def test_a_constant_message_is_stored_once_per_turn(run: Any, store: Any, 
     assert texts(await store.load("c")) == ["go on", "one", "go on", "two"]
 
 
-async def test_loaded_once_per_turn(run: Any) -> None:
-    loads: list[str] = []
+async def test_loaded_and_appended_once_per_turn(run: Any) -> None:
+    done: list[Any] = []
 
     class Counted(InMemoryStore):
         async def load(self, conversation_id: str, **more: Any) -> Any:
-            loads.append(conversation_id)
+            done.append("load")
             return await super().load(conversation_id, **more)
 
-    client, _ = client_of(Counted(), [[ADD], [ADD], "done"], order=INSIDE)
+        async def append(self, conversation_id: str, turn_id: str, messages: Any, **more: Any) -> None:
+            done.append(texts(messages))
+            await super().append(conversation_id, turn_id, messages, **more)
+
+    client, _ = client_of(Counted(), [[ADD], [ADD], "done", "bye"], order=INSIDE)
     await run(client, "hi", conversation_id="c")
-    assert loads == ["c"]
+    await run(client, "thanks", conversation_id="c")
+    turn = ["hi", "", "3", "", "3", "done"]
+    assert done == ["load", turn, "load", ["thanks", "bye"]], "what is stored is not stored again"
 
 
 @POSITIONS
-async def test_outside_stores_what_a_guard_outside_it_let_through(run: Any, store: Any, order: int) -> None:
+async def test_what_a_guard_let_through_is_stored(run: Any, store: Any, order: int) -> None:
     @chat_advisor(order=Order.GUARD_INPUT, name="guard")
     async def guard(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
         last = request.messages[-1]
@@ -217,8 +223,46 @@ async def test_outside_stores_what_a_guard_outside_it_let_through(run: Any, stor
     await run(client, "my PIN is 4711", conversation_id="c")
     await run(client, "what is it?", conversation_id="c")
     assert "4711" not in model.requests[0].messages[-1].text
-    if order == Order.MEMORY:
-        assert texts(await store.load("c"))[0] == "my PIN is [PIN]"
+    assert texts(await store.load("c"))[0] == "my PIN is [PIN]"
+    assert texts(model.requests[1].messages)[0] == "my PIN is [PIN]"
+
+
+@POSITIONS
+async def test_a_guard_of_a_turn_whose_tools_the_caller_runs(run: Any, store: Any, order: int) -> None:
+    @chat_advisor(order=Order.GUARD_INPUT, name="guard")
+    async def guard(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        return await call_next(request.replace(messages=request.messages))
+
+    client, _ = client_of(store, [[ADD], "3"], guard, order=order, tool_loop=False)
+    response = await run(client, "1+2?", conversation_id="c")
+    ran = await client.execute_tools(response)
+    await run(client, ran.messages, conversation_id="c")
+    stored = texts(await store.load("c"))
+    assert stored == (["1+2?", "", "3", "3"] if order == INSIDE else ["1+2?", "3"])
+
+
+@POSITIONS
+async def test_a_guard_and_retrieval_and_another_memory(run: Any, store: Any, order: int) -> None:
+    """What the guard let through is stored, what was retrieved is not, wherever the memories stand."""
+
+    @chat_advisor(order=Order.GUARD_INPUT, name="guard")
+    async def guard(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        *before, last = request.messages
+        return await call_next(request.replace(messages=(*before, UserMessage(content=last.text.upper()))))
+
+    @chat_advisor(order=Order.RETRIEVAL, name="retrieval")
+    async def retrieval(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        *before, last = request.messages
+        found = last.model_copy(update={"content": f"{last.text} (retrieved)"})
+        return await call_next(request.replace(messages=(*before, found)))
+
+    other = InMemoryStore()
+    further_out = MemoryAdvisor(other, order=Order.MEMORY - 1, name="further out")
+    client, model = client_of(store, ["1", "2"], guard, retrieval, further_out, order=order)
+    await run(client, "one", conversation_id="c")
+    await run(client, "two", conversation_id="c")
+    assert texts(await store.load("c")) == texts(await other.load("c")) == ["ONE", "1", "TWO", "2"]
+    assert texts(model.requests[1].messages) == ["ONE", "1", "TWO (retrieved)"]
 
 
 async def test_examples_from_further_outside_are_not_stored(run: Any, store: Any) -> None:
@@ -455,7 +499,7 @@ async def test_executed_tools_go_on_with_their_turn(run: Any, store: Any, order:
         response = await run(client, ran.messages, conversation_id="c")
     stored = await store.load("c")
     assert [len(turn.messages) for turn in stored.turns] == [2, 6 if order == INSIDE else 2]
-    assert stored.turns[1].id == ran.messages.turn_id
+    assert stored.turns[1].id.startswith(f"{ran.messages.turn_id}.")
     assert texts(stored)[2] == "do it" and texts(stored)[-1] == "six"
     assert roles(model.requests[3].messages) == ["user", "assistant", "user", *["assistant", "tool"] * 2]
     await run(client, "bye", conversation_id="c")
@@ -471,6 +515,39 @@ async def test_a_transcript_that_is_sent_twice(run: Any, store: Any, order: int)
     assert model.requests[1].messages == model.requests[2].messages
     assert len((await store.load("c")).turns) == 2
     await run(client, "bye", conversation_id="c")
+
+
+@POSITIONS
+@pytest.mark.parametrize("how", ["small window", "posted", "at once"])
+async def test_a_transcript_that_is_sent_twice_without_its_first_turn_in_sight(
+    run: Any, store: Any, order: int, how: str
+) -> None:
+    settings: dict[str, Any] = {"small window": {"window": LastMessages(1)}, "posted": {"history": "replace"}}.get(
+        how, {}
+    )
+    both = anyio.Event()
+
+    async def step(request: ChatRequest) -> str:
+        if len(model.requests) == 3:
+            both.set()
+        if how == "at once":
+            await both.wait()
+        return f"answer {len(model.requests)}"
+
+    client, model = client_of(store, [[ADD], step, step], order=order, tool_loop=False, **settings)
+    asked = await run(client, POSTED if how == "posted" else "do it", conversation_id="c")
+    ran = await client.execute_tools(asked)
+    if how == "at once":
+        async with anyio.create_task_group() as group:
+            for _ in range(2):
+                group.start_soon(lambda: client.call(ran.messages, conversation_id="c"))
+    else:
+        for _ in range(2):
+            await run(client, ran.messages, conversation_id="c")
+    follow, model = client_of(store, ["fine"], order=order)
+    await run(follow, "and?", conversation_id="c")
+    assert [message.role for message in model.requests[0].messages].count("user") == 3
+    assert [len(turn.messages) for turn in (await store.load("c")).turns] == [4 if order == INSIDE else 2] * 2 + [2]
 
 
 # A history of the caller's own ---------------------------------------------------------------------------------------
@@ -554,6 +631,18 @@ async def test_ids_that_were_stored_twice(run: Any, store: Any) -> None:
     assert [m.call_id for m in await store.load("c") if isinstance(m, ToolMessage)] == ["c0"] * 3
 
 
+async def test_long_ids_that_differ_at_their_end_were_stored_twice(run: Any, store: Any) -> None:
+    calls = [ToolCall("add", {"a": n, "b": n}, f"functions.{'look_up_' * 5}:{n}") for n in range(2)]
+    for number in range(2):
+        results = [ToolMessage(content="2", call_id=str(call.id), name="add") for call in calls]
+        asked = [UserMessage(content="go"), AssistantMessage(tool_calls=tuple(calls))]
+        await store.append("c", f"turn{number}", [*asked, *results, AssistantMessage(content="done")])
+    client, model = client_of(store, ["x"], order=INSIDE)
+    await run(client, "go", conversation_id="c")  # Checked: no id twice
+    ids = [m.call_id for m in model.requests[0].messages if isinstance(m, ToolMessage)]
+    assert ids[2:] == [call.id for call in calls] and all(len(id) <= 32 + len("_turn0") for id in ids[:2])
+
+
 async def test_a_broken_turn_of_another_program_is_left_out(
     run: Any, store: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -588,6 +677,22 @@ async def test_two_advisors_on_one_store(run: Any, store: Any) -> None:
         await run(client, prompt, conversation_id="c")
     assert texts(model.requests[1].messages) == ["1?", "one", "2?"]
     assert texts(await store.load("c")) == ["1?", "one", "2?", "two"]
+
+
+@pytest.mark.parametrize("prompt", [["go on"], ["go on", "please"]], ids=["one", "two"])
+@pytest.mark.parametrize("inner_order", [Order.MEMORY, INSIDE], ids=["outside", "inside"])
+async def test_two_advisors_and_constant_messages(run: Any, inner_order: int, prompt: list[str]) -> None:
+    """The caller's objects are in the stores, too: what is in the history is told from what is sent now."""
+    messages = [UserMessage(content=text) for text in prompt]
+    stores = [InMemoryStore(), InMemoryStore()]
+    model = ScriptedModel(["1", "2", "3"])
+    advisors = [MemoryAdvisor(stores[0]), MemoryAdvisor(stores[1], order=inner_order, name="inner")]
+    client = ChatClient(model, advisors=advisors)
+    for number in range(3):
+        await run(client, messages, conversation_id="c")
+        expected = [text for answer in range(1, number + 2) for text in [*prompt, str(answer)]]
+        assert texts(model.requests[-1].messages) == expected[:-1]
+        assert [texts(await store.load("c")) for store in stores] == [expected] * 2
 
 
 @POSITIONS
@@ -660,12 +765,22 @@ async def test_a_store_that_raises_without_waiting(run: Any) -> None:
         await run(client, [bad], conversation_id="c")
 
 
-async def test_an_append_that_hangs_is_given_up(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Hangs(InMemoryStore):
-        async def append(self, *args: Any, **more: Any) -> None:
-            await anyio.sleep(60)
+class Hangs(InMemoryStore):
+    async def append(self, *args: Any, **more: Any) -> None:
+        await anyio.sleep(60)
 
-    monkeypatch.setattr("advisorchain.context.TURN_END_SECONDS", 0.05)
+
+async def test_an_append_that_hangs_is_the_stores_failure(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisorchain.advisors.memory.APPEND_SECONDS", 0.05)
+    client, _ = client_of(Hangs(), ["one"])
+    with pytest.raises(
+        MemoryStoreError, match=r"advisor 'memory' \(Hangs\) did not say within 0.05 s .* conversation 'c'"
+    ):
+        await run(client, "1?", conversation_id="c")
+
+
+async def test_an_append_that_hangs_is_given_up(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisorchain.turn_end.TURN_END_SECONDS", 0.05)
     client, _ = client_of(Hangs(), ["one"])
     with pytest.raises(TimeoutError, match="took over"):
         await run(client, "1?", conversation_id="c")

@@ -42,6 +42,14 @@ def state(request: pytest.FixtureRequest) -> Any:
     return None if request.param == "own" else InMemorySharedState()
 
 
+async def test_large_numbers_are_told_in_full(run: Any) -> None:
+    limit = RateLimitAdvisor(tokens=2_000_000, per=86_400, clock=Time())
+    chat = ChatClient(answers(2, usage=Usage(3_000_000, 1)), advisors=[limit])
+    await run(chat, "go")
+    with pytest.raises(RateLimitError, match=r"2,000,000 tokens in 86,400 s; there is room again in 130,000 s\."):
+        await run(chat, "go")
+
+
 async def test_calls_above_the_limit_are_refused(run: Any, state: Any) -> None:
     time = Time()
     chat = ChatClient(answers(9), advisors=[RateLimitAdvisor(calls=3, per=60, clock=time, state=state)])

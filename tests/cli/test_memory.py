@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +109,13 @@ def test_problems_are_one_line(advisorchain: Any, path: Path, arguments: Any, co
     assert len(done.stderr.splitlines()) == 1 or code == 2
     assert done.stdout == "" and "hunter2" not in done.stderr
     assert not (path.parent / "missing.db").exists(), "looking makes no file"
+
+
+def test_a_file_of_another_program_is_left_alone(advisorchain: Any, path: Path) -> None:
+    other = path.parent / "other program's.db"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    before = other.read_bytes()
+    done = advisorchain("memory", "list", "--store", f"sqlite:///{other.name}")
+    assert done.returncode == 2 and "is no file of a SqliteStore" in " ".join(done.stderr.split())
+    assert other.read_bytes() == before and sorted(path.parent.glob("other*")) == [other]

@@ -33,6 +33,12 @@ async def test_the_file_outlives_the_store(store: SqliteStore, path: Path) -> No
     assert len(await store.load("c")) == 4, "a closed store opens again"
 
 
+async def test_the_file_is_its_owners_alone(store: SqliteStore, path: Path) -> None:
+    await store.append("c", "t1", turn())
+    modes = {file.name: oct(file.stat().st_mode & 0o777) for file in path.parent.glob(f"{path.name}*")}
+    assert path.name in modes and set(modes.values()) == {"0o600"}, modes
+
+
 async def test_the_settings_of_the_file(store: SqliteStore, path: Path) -> None:
     await store.append("c", "t1", turn())
     with closing(sqlite3.connect(path)) as db:
@@ -193,6 +199,20 @@ def test_one_store_on_several_event_loops(path: Path) -> None:
     found: Any = anyio.run(store.load, "c")
     assert len(found.turns) == 3
     store.close()
+
+
+async def test_a_program_that_changes_its_directory_keeps_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = SqliteStore("memory.db")
+    await store.append("c", "t1", turn(1))
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir("other")
+    await store.append("c", "t2", turn(2))
+    assert len(await store.load("c")) == 4
+    store.close()
+    assert os.listdir() == []
 
 
 async def test_a_cancelled_append_is_whole_or_nothing(store: SqliteStore) -> None:

@@ -15,11 +15,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from advisorchain import AssistantMessage, ChatClient, MemoryStoreError, Message, UserMessage
 from advisorchain.advisors import MemoryAdvisor
 from advisorchain.memory import SqliteStore
+from advisorchain.memory.sqlite import THREADS
 from advisorchain.testing import ScriptedModel
 
 
@@ -48,6 +50,40 @@ async def test_locked(store: SqliteStore, path: Path) -> None:
         other.execute("ROLLBACK")
     await store.append("c", "t2", turn(2))
     assert len(await store.load("c")) == 4
+
+
+async def test_many_that_wait_for_a_locked_file_wait_together(store: SqliteStore, path: Path) -> None:
+    await store.append("c", "t1", turn(1))
+    errors: list[MemoryStoreError] = []
+    loaded: list[int] = []
+
+    async def add(number: int) -> None:
+        with pytest.raises(MemoryStoreError, match=r"lock|kept") as caught:
+            await store.append("c", f"new{number}", turn(number))
+        errors.append(caught.value)
+
+    async def load() -> None:
+        loaded.append(len(await store.load("c")))
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        start = time.monotonic()
+        async with anyio.create_task_group() as group:
+            for number in range(5 * THREADS):
+                group.start_soon(add, number)
+            await anyio.sleep(0.05)
+            group.start_soon(load)
+        assert time.monotonic() - start < 3 * store.busy_timeout, "more than 5 times that, were it one after the other"
+        assert len(errors) == 5 * THREADS and loaded == [2], "who only reads behind them is not locked out"
+        other.execute("ROLLBACK")
+    await store.append("c", "t2", turn(2))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:  # later ones have all their time again
+        other.execute("BEGIN IMMEDIATE")
+        async with anyio.create_task_group() as group:
+            group.start_soon(store.append, "c", "t3", turn(3))
+            await anyio.sleep(0.1)
+            other.execute("ROLLBACK")
+    assert len(await store.load("c")) == 6
 
 
 async def test_locked_altogether(store: SqliteStore, path: Path) -> None:
@@ -263,6 +299,12 @@ async def test_a_call_fails_before_finished_and_the_next_one_works(run: Any, sto
         other.execute("ROLLBACK")
     await run(client, "3?", conversation_id="c")
     assert [message.text for message in await store.load("c")] == ["1?", "one", "3?", "three"]
+
+
+async def test_half_a_character_fails_no_turn(run: Any, store: SqliteStore) -> None:
+    client = ChatClient(ScriptedModel(["yes \ud83d"]), advisors=[MemoryAdvisor(store)])
+    await run(client, "cut \ud83d", conversation_id="c")
+    assert [message.text for message in await store.load("c")] == ["cut ?", "yes ?"]
 
 
 async def test_a_load_that_fails_calls_no_model(run: Any, store: SqliteStore, path: Path) -> None:

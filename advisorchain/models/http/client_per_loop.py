@@ -8,6 +8,8 @@ from weakref import WeakKeyDictionary
 
 from anyio.lowlevel import current_token
 
+from ...errors import ConfigurationError
+
 
 class SdkClient(Protocol):
     """What the clients of OpenAI's and Anthropic's SDKs have in common."""
@@ -45,6 +47,22 @@ async def _until_closed(client: SdkClient) -> AsyncGenerator[None]:
         await client.close()
 
 
+def own_client(make: Callable[[], C]) -> C:
+    """A client of checked settings.
+
+    Raises:
+        ConfigurationError: the SDK cannot make it, because of a proxy that the environment names.
+    """
+    try:
+        return make()
+    except Exception as exc:  # not told, nor in a traceback: it may quote a part of the proxy's password
+        raise ConfigurationError(
+            f"The HTTP client cannot be made ({type(exc).__name__}): do HTTPS_PROXY, HTTP_PROXY and ALL_PROXY have "
+            "addresses with http:// or https://, without special characters in their passwords? One with socks5:// "
+            "needs the package socksio."
+        ) from None
+
+
 class ClientPerLoop(Generic[C]):
     """Makes the SDK's client at first use in an event loop, and keeps it for that loop.
 
@@ -62,6 +80,10 @@ class ClientPerLoop(Generic[C]):
         opened = self._open.get(loop)
         if opened is not None and not opened.client.is_closed():
             return opened.client
+        for known in self._open.keyrefs():  # made in one step: other threads have loops of their own
+            ended = known()
+            if ended is not None and (left := self._open.get(ended)) is not None and left.client.is_closed():
+                self._open.pop(ended, None)  # what closed its client knows it, and would keep it for ever
         client = self._make().with_options(max_retries=0)
         closing = _until_closed(client)
         # Kept before the first await: a second call of this loop must find it.

@@ -110,8 +110,9 @@ class Connections:
         running = asyncio.get_running_loop()
         found = self._loops.get(running)
         if found is None:
-            for other in [each for each in self._loops if each.is_closed()]:
-                del self._loops[other]  # what it had may know it, and would keep it for ever
+            for known in self._loops.keyrefs():  # made in one step: other threads have loops of their own
+                if (other := known()) is not None and other.is_closed():
+                    self._loops.pop(other, None)  # what it had may know it, and would keep it for ever
             found = self._loops[running] = _Loop()
         return found
 
@@ -232,8 +233,9 @@ async def _end_with_us(tasks: set[asyncio.Task[Any]]) -> None:
 
 async def _close(opened: _Opened, seconds: float) -> None:
     """Close a pool; one whose lock is never free, say, is left to its tasks' end and the garbage collector."""
+    limit = asyncio.timeout(seconds)
     with suppress(TimeoutError):
-        async with asyncio.timeout(seconds) as limit:
+        async with limit:
             await opened.closing.aclose()
     if limit.expired():
         logger.warning("A pool of connections to PostgreSQL was not closed within %g s, and is left alone.", seconds)

@@ -39,12 +39,12 @@ class Server:
 
     def start(self) -> None:
         until = time.monotonic() + 60
-        while True:  # the package waits 10 s for it, and a busy machine may need more; then it may still be starting
+        while True:  # the package waits 10 s, and a busy machine may need more; then it asserts what is not so yet
             try:
                 self._postgres.ensure_postgres_running()
                 psycopg.connect(self.dsn).close()
                 break
-            except (subprocess.SubprocessError, psycopg.OperationalError):
+            except (subprocess.SubprocessError, psycopg.OperationalError, AssertionError):
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.2)

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import anyio.abc
 import anyio.to_thread
+import psycopg
 import pytest
 
 from advisorchain import AssistantMessage, ChatClient, MemoryStoreError, Message, UserMessage
@@ -177,8 +178,6 @@ async def test_a_server_that_does_not_answer() -> None:
 async def test_a_conversation_that_somebody_has_locked(server: Any, schema: str, query: Any) -> None:
     store = PostgresStore(server.dsn, schema=schema, timeout=0.3)
     await store.append("c", "t", turn())
-    import psycopg
-
     other = await psycopg.AsyncConnection.connect(server.dsn)
     await other.execute(f"SELECT 1 FROM {schema}.memory_lines FOR UPDATE".encode())
     with within(2):
@@ -190,6 +189,22 @@ async def test_a_conversation_that_somebody_has_locked(server: Any, schema: str,
     await store.append("c", "u", turn())
     assert [each.id for each in (await store.load("c")).turns] == ["t", "u"]
     await store.aclose()
+
+
+async def test_a_turn_that_cannot_be_stored_in_time(
+    store: PostgresStore, schema: str, server: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a turn has no more time than a call of the store; still, its failure is a `MemoryStoreError`."""
+    monkeypatch.setattr("advisorchain.turn_end.TURN_END_SECONDS", 1.0)
+    monkeypatch.setattr("advisorchain.advisors.memory.APPEND_SECONDS", 0.5)
+    client = ChatClient(ScriptedModel(["one", "two", "three"]), advisors=[MemoryAdvisor(store)])
+    await run(client, "1?", conversation_id="c")
+    async with await psycopg.AsyncConnection.connect(server.dsn) as other:
+        await other.execute(f"SELECT 1 FROM {schema}.memory_lines FOR UPDATE".encode())
+        with within(2), pytest.raises(MemoryStoreError, match=r"\(PostgresStore\) did not say within 0.5 s"):
+            await run(client, "2?", conversation_id="c")
+    await run(client, "3?", conversation_id="c")
+    assert [message.text for message in await store.load("c")][:3] == ["1?", "one", "3?"]
 
 
 class Wire:

@@ -41,7 +41,7 @@ class Connections:
     Args:
         owner: the class that they are for, and what to use where they cannot be used: for error texts.
         url: of the server.
-        timeout: seconds to wait for a connection and for an answer.
+        timeout: seconds that one script may take in all, waiting for a connection included.
 
     Raises:
         ConfigurationError: the URL or the timeout is none.
@@ -66,7 +66,12 @@ class Connections:
             ConfigurationError: not on asyncio.
             RedisError, OSError, TimeoutError, UnicodeError: see `FAILURES`.
         """
-        return await (await self.client()).eval(script, keys, *arguments)
+        client = await self.client()
+        try:
+            async with asyncio.timeout(self._timeout):  # redis-py's own timeouts are for each of its steps
+                return await client.eval(script, keys, *arguments)
+        except TimeoutError as exc:
+            raise TimeoutError(f"no answer within {self._timeout:g} s") from exc
 
     async def client(self) -> Any:
         """The client of this event loop: connections belong to the loop that opened them.
@@ -80,6 +85,9 @@ class Connections:
             raise ConfigurationError(f"{self._owner} needs asyncio; {self._on_trio}.") from None
         opened = self._open.get(loop)
         if opened is None:
+            for known in self._open.keyrefs():  # made in one step: other threads have loops of their own
+                if (other := known()) is not None and other.is_closed():
+                    self._open.pop(other, None)  # what it had knows it, and would keep it for ever
             pool = BlockingConnectionPool.from_url(
                 self._url,
                 decode_responses=True,

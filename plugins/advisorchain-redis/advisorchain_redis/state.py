@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from typing import Any
@@ -88,14 +87,10 @@ class RedisState:
 
     async def _eval(self, what: str, script: str, key: str, *arguments: Any) -> Any:
         name = f"{self.prefix}:{key}".encode(errors="surrogatepass")
-        await self._connections.client()  # says it when this is not asyncio
-        why = f"no answer within {self.timeout:g} s"
         try:
-            async with asyncio.timeout(self.timeout):
-                return await self._connections.eval(script, 1, name, *arguments)
+            return await self._connections.eval(script, 1, name, *arguments)
         except FAILURES as exc:
-            if not isinstance(exc, TimeoutError):
-                why = str(exc).rstrip(".") or type(exc).__name__
+            why = str(exc).rstrip(".") or type(exc).__name__
             raise SharedStateError(
                 f"Could not {what} in Redis: {why}. Check that the server runs and that url= is right."
             ) from exc

@@ -21,7 +21,7 @@ class RedisStore:
     Args:
         url: ``redis://[[user]:password@]host[:port][/database]``, ``rediss://`` for TLS, or ``unix://path``.
         prefix: of all keys.
-        timeout: seconds to wait for a connection and for an answer; then `MemoryStoreError`.
+        timeout: seconds that a call takes at most; then `MemoryStoreError`.
 
     Raises:
         ConfigurationError: the URL or the timeout is none.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import multiprocessing
 import time
+import weakref
 from typing import Any
 
 import anyio
@@ -92,6 +94,22 @@ async def test_a_server_that_does_not_answer() -> None:
         await store.aclose()
 
 
+async def test_a_server_that_falls_silent(server: Any) -> None:
+    store = RedisStore(server.url, prefix="silent", timeout=0.5)
+    await store.append("c", "t1", turn(1))
+    server.freeze()
+    try:
+        start = time.monotonic()
+        for _ in range(2):  # with a connection from before, and with a new one
+            with pytest.raises(MemoryStoreError, match=r"'c' in Redis: no answer within 0.5 s. Check"):
+                await store.load("c")
+        assert time.monotonic() - start < 1.5
+    finally:
+        server.thaw()
+    assert len(await store.load("c")) == 2
+    await store.aclose()
+
+
 class Batches:
     """Takes the place of a store's connections: appends go to the server by the thousand."""
 
@@ -156,6 +174,20 @@ def test_on_one_event_loop_after_the_other(server: Any) -> None:
         asyncio.run(store.append("c", f"t{number}", turn(number)))  # the loop's end closes its connections
     found: Any = asyncio.run(store.load("c"))
     assert len(found.turns) == 2
+
+
+def test_event_loops_that_have_ended_are_forgotten(server: Any) -> None:
+    store = RedisStore(server.url, prefix="ended")
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def load() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        await store.load("c")
+
+    for _ in range(5):
+        asyncio.run(load())
+    gc.collect()
+    assert sum(loop() is not None for loop in loops) <= 1
 
 
 async def test_a_message_that_is_no_json(store: RedisStore) -> None:
