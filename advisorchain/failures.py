@@ -11,7 +11,8 @@ import errno
 import math
 import socket
 from collections.abc import Callable
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias, get_args
 
 from .context import ContextKey
@@ -184,26 +185,28 @@ def retry_after(error: BaseException) -> float | None:
     """Seconds to wait, when the exception says so: ``retry_after``, or an HTTP header (seconds or a date)."""
     error = unwrapped(error)
     value = _attribute(error, "retry_after")
-    if value is None:
-        headers = _attribute(_attribute(error, "response"), "headers")
-        value = headers.get("retry-after") if hasattr(headers, "get") else None
+    for owner in (_attribute(error, "response"), error):
+        headers = _attribute(owner, "headers")
+        if value is None and hasattr(headers, "get"):
+            value = headers.get("retry-after") or headers.get("Retry-After")
     if value is None:
         return None
     try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        try:
-            date = _parsed_date(value)
-            seconds = (date - datetime.now(date.tzinfo or UTC)).total_seconds()
-        except (TypeError, ValueError):
-            return None
+        seconds = _seconds(value)
+    except Exception:  # of a server or a library that means something else by it
+        return None
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def _parsed_date(value: str) -> datetime:
+def _seconds(value: Any) -> float:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    with suppress(ValueError):
+        return float(value)
     from email.utils import parsedate_to_datetime  # rarely needed, and slow to import
 
-    return parsedate_to_datetime(value)
+    date = parsedate_to_datetime(value)
+    return (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
 
 
 def _attribute(owner: Any, name: str) -> Any:
@@ -218,13 +221,15 @@ def tool_failure(error: BaseException) -> BaseException | None:
     """The error that is a tool's failure, or None when the exception must propagate.
 
     A transport may leak an asyncio ``CancelledError`` although nobody cancels the task: that is the tool's failure, and
-    so is ``SystemExit``.
+    so is ``SystemExit``, and a group of nothing but failures.
     """
     error = unwrapped(error)
     if isinstance(error, BaseExceptionGroup):
         final = error.subgroup(lambda leaf: isinstance(leaf, AdvisorChainError) and leaf.ends_turn)
         if final is not None:
             return tool_failure(final.exceptions[0])
+        if all(tool_failure(inner) is not None for inner in error.exceptions):
+            return error
     if isinstance(error, Exception | SystemExit):
         return error
     if isinstance(error, asyncio.CancelledError):

@@ -6,9 +6,11 @@ import asyncio
 import errno
 import socket
 import urllib.error
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.message import Message as Headers
 from email.utils import format_datetime
+from typing import Any
 
 import anyio
 import httpx2
@@ -191,6 +193,36 @@ def test_retry_after() -> None:
     assert retry_after(http_error(503, retry_after="-3")) == 0
     assert retry_after(ModelError("x", retry_after=float("inf"))) is None, "nobody waits for ever"
     assert retry_after(TimeoutError()) is None
+
+
+@pytest.mark.parametrize(
+    "value", [lambda: 3, [1], object(), 10**400, "Wed, 21 Oct 2015 07:28:00 +99999999999999999999"]
+)
+def test_what_is_no_time_to_wait_is_ignored(value: Any) -> None:
+    class Odd(Exception):
+        retry_after = value
+
+    class OddHeader(Exception):
+        headers: Mapping[str, Any] = {"retry-after": value}
+
+    assert retry_after(Odd()) is None
+    assert retry_after(OddHeader()) is None
+
+
+def test_where_and_how_libraries_tell_when_to_come_back() -> None:
+    class Telegram(Exception):
+        retry_after = timedelta(seconds=3)
+
+    class Plain(Exception):
+        headers: Mapping[str, str] = {"Retry-After": "4"}
+
+    headers = Headers()
+    headers["Retry-After"] = "9"
+    assert retry_after(Telegram()) == 3
+    assert retry_after(urllib.error.HTTPError("http://x", 503, "busy", headers, None)) == 9
+    assert retry_after(Plain()) == 4
+    zoneless = f"{datetime.now(UTC) + timedelta(seconds=60):%a, %d %b %Y %H:%M:%S} -0000"
+    assert 57 < (retry_after(http_error(503, retry_after=zoneless)) or 0) <= 60
 
 
 def test_an_exception_whose_properties_raise() -> None:

@@ -14,15 +14,17 @@ from pydantic_core import from_json
 from ..advisor import Advisor
 from ..audit.redaction import Redaction
 from ..chain import AdvisorChain
-from ..context import ContextKey, Turn, TurnEnd
-from ..errors import AuditError, ToolArgumentsError, ToolTimeoutError, UnknownToolError
+from ..context import ContextKey, Turn
+from ..errors import AuditError, ConfigurationError, ToolArgumentsError, ToolTimeoutError, UnknownToolError
 from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
-from ..failures import ATTEMPTS
+from ..failures import ATTEMPTS, tool_failure
 from ..invocation import ToolInvocation, ToolResult
-from ..model_call import model_name
+from ..model_call import requested_model
 from ..order import Order
+from ..setting_checks import check_function
 from ..shield import run_shielded
 from ..tools.canonical import canonical_arguments
+from ..turn_end import TurnEnd
 
 if TYPE_CHECKING:
     from ..audit import AuditRecord, AuditSink
@@ -68,6 +70,9 @@ class AuditAdvisor(Advisor):
         required: nothing runs unrecorded: an intent record is on disk before each turn and tool call, an outcome after
             it. When a record cannot be written, the turn ends with `AuditError`.
         clock: Unix seconds.
+
+    Raises:
+        ConfigurationError: the sink has no ``write``, or another setting is not what it must be.
     """
 
     order: int = Order.AUDIT
@@ -85,6 +90,11 @@ class AuditAdvisor(Advisor):
         order: int = Order.AUDIT,
         name: str | None = None,
     ) -> None:
+        if isinstance(sink, type) or not callable(getattr(sink, "write", None)):
+            raise ConfigurationError(
+                f"AuditAdvisor(sink) takes an audit sink, for example JsonLinesSink(path), not {sink!r}."
+            )
+        check_function("clock", clock, "no arguments")
         self.sink = sink
         self.values = values
         self.redaction = Redaction(redact_fields, redact_types, max_chars=max_chars)
@@ -109,10 +119,11 @@ class AuditAdvisor(Advisor):
         known = context.get(self._key)
         if known is None or known.turn is not context.turn:  # else an outer advisor sends the request again
             audited = _AuditedTurn(context.turn)
+            # First, because who is cancelled while the intent is written has written it.
+            context.at_turn_end(lambda end: self._begin(self._turn_record, request, end, audited))
             if self.required:
                 await self._write(self._turn_start, "turn_intent", request)
             context[self._key] = audited
-            context.at_turn_end(lambda end: self._begin(self._turn_record, request, end, audited))
         return await call_next(request)
 
     async def advise_tool(self, invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
@@ -121,11 +132,12 @@ class AuditAdvisor(Advisor):
         Raises:
             AuditError: the audit is required and a record could not be written.
         """
-        if self.required:
-            await self._write(self._tool_start, "tool_intent", invocation)
         clock = invocation.request.context.turn.runtime.clock
         start = clock()
         try:
+            if self.required:
+                await self._write(self._tool_start, "tool_intent", invocation)
+                start = clock()
             result = await call_next(invocation)
         except BaseException as exc:
             try:
@@ -195,17 +207,12 @@ class AuditAdvisor(Advisor):
         chain = turn.chain
         if self._named[0] is not chain:
             self._named = (chain, [entry.name for entry in chain.entries] if chain is not None else [])
-        seen = seen or request
-        model = seen.options.model
-        if model is None:
-            called = seen.model or (chain.model if chain is not None else None)
-            model = None if called is None else model_name(called)
         record: AuditRecord = {
             "kind": kind,
             "time": self.clock(),
             "turn": turn.id,
             "conversation": request.conversation_id,
-            "model": model,
+            "model": requested_model(seen or request),
             "advisors": self._named[1],
         }
         if turn.path:
@@ -277,9 +284,12 @@ class AuditAdvisor(Advisor):
         record["seconds"] = round(seconds, 6)
         if result is None:
             record["outcome"] = _outcome(error)
-            record["error"] = _type_name(error) if error is not None else None
+            if error is not None:
+                record["error"] = _type_name(error)
+                if record["outcome"] == "cancelled" and tool_failure(error) is not None:
+                    record["outcome"] = "error"  # a cancellation that the tool's transport has leaked, for one
             attempts = getattr(error, "attempts", None)
-            if attempts is not None:
+            if isinstance(attempts, int):
                 record["attempts"] = attempts
         else:
             content, failure = result.content, result.failure

@@ -39,8 +39,7 @@ NOTICE = (
 )
 """Added to the system message when tools were left out of a request."""
 LEASE_SECONDS = 120.0
-"""With a shared state: a probe, or a call on trial, that has reported nothing for so long is lost (its process may be
-gone)."""
+"""A probe, or a call on trial, that has reported nothing for so long is lost: it hangs, or its process is gone."""
 _CALM_TOOLS = 1000
 
 _NEW = Circuit()
@@ -108,8 +107,7 @@ class CircuitBreakerAdvisor(Advisor):
         order: int = Order.CIRCUIT_BREAKER,
         name: str | None = None,
     ) -> None:
-        lease = float("inf") if state is None else LEASE_SECONDS
-        self.rules = CircuitRules(failures, reset_after, window, lease)
+        self.rules = CircuitRules(failures, reset_after, window, LEASE_SECONDS)
         if not isinstance(patience, int | float) or not patience >= 0:
             raise ConfigurationError(f"patience must be at least 0 seconds (is {patience!r}).")
         check_function("source", source, "a tool")

@@ -179,7 +179,7 @@ class ToolFallbackAdvisor(Advisor):
             kind = self._disguises.failure(invocation, result)
             if kind is not None:
                 return self._translated(invocation, kind, "ResultText", result=result)
-        if _Alert.raised and not result.is_error:
+        if _Alert.raised and result.failure is None:
             self._answered(invocation)
         return result
 

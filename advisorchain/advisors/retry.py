@@ -70,11 +70,15 @@ class RetryPolicy:
             check_number("RetryPolicy: deadline", self.deadline)
         if self.attempt_timeout is not None:
             check_number("RetryPolicy: attempt_timeout", self.attempt_timeout, over=0)
+        if self.replay is not None and not isinstance(self.replay, bool):  # "false" is true
+            raise ConfigurationError(f"RetryPolicy: replay is True, False or None (is {self.replay!r}).")
 
     def pause(self, attempt: int, error: BaseException, random: float) -> float:
         """Seconds to wait after the failed attempt ``attempt`` (from 1); ``random`` is from 0 to 1."""
-        exponent = min(attempt - 1, 1000)  # a float has no larger power of 2
-        wait = min(self.max_wait, self.wait * self.factor**exponent) if self.wait else 0.0
+        try:
+            wait = min(self.max_wait, self.wait * float(self.factor) ** (attempt - 1)) if self.wait else 0.0
+        except OverflowError:  # no float is that large
+            wait = self.max_wait
         wait *= 1 - self.jitter * random
         return max(wait, retry_after(error) or 0.0)
 
@@ -91,6 +95,7 @@ class _DisguisedError(Exception):
 
     def __init__(self, result: ToolResult, failure: FailureClass) -> None:
         super().__init__(result.content[:200])
+        self.attempts = 1
         self.result = result
         self.failure = failure
 
@@ -248,7 +253,9 @@ class RetryAdvisor(Advisor):
         try:
             result, attempts = await self._again(policy, context, key, first, start, repeatable, attempt)
         except _DisguisedError as error:
-            return error.result
+            result, attempts = error.result, error.attempts
+            if attempts == 1:
+                return result
         return result.replace(metadata={**(result.metadata or {}), "attempts": attempts})
 
     def _may_help(self, error: BaseException) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 import time
 from collections import OrderedDict
@@ -14,6 +13,7 @@ from ..advisor import Advisor
 from ..context import ContextKey
 from ..errors import AdvisorChainError, ConfigurationError
 from ..exchange import ToolNext
+from ..failures import tool_failure
 from ..invocation import ToolInvocation, ToolResult
 from ..order import Order
 from ..setting_checks import check_function, check_number
@@ -147,9 +147,9 @@ class ToolCacheAdvisor(Advisor):
         _FLYING.set(True)
         try:
             result = await call_next(invocation)
-            flight.result = result
+            flight.result = own = result.own_copy()  # before somebody changes what this caller gets
             if not result.is_error and result.failure is None:
-                kept = _Kept(_own(result), self.clock() + self.ttl, invocation.tool)
+                kept = _Kept(own, self.clock() + self.ttl, invocation.tool)
                 with self._lock:
                     if self._flights.get(place) is flight:  # else all was cleared meanwhile
                         self._kept[key] = kept
@@ -158,8 +158,9 @@ class ToolCacheAdvisor(Advisor):
                             self._kept.popitem(last=False)
             return result
         except Exception as exc:
-            # What ends this turn is no reason to end the others'.
-            if not (isinstance(exc, AdvisorChainError) and exc.ends_turn):
+            # What ends this turn, alone or in a group, is no reason to end the others'.
+            error = tool_failure(exc)
+            if not (isinstance(error, AdvisorChainError) and error.ends_turn):
                 flight.error = exc
             raise
         finally:
@@ -208,15 +209,6 @@ def _selector(tools: Selection | None) -> Callable[[Tool], bool]:
 
 
 def _hit(result: ToolResult) -> ToolResult:
-    return _own(result).replace(metadata={**(result.metadata or {}), "cache": "hit"})
-
-
-def _own(result: ToolResult) -> ToolResult:
-    """A copy whose artifact nobody else changes, where that is plain data."""
-    artifact = result.artifact
-    if isinstance(artifact, dict | list | set | bytearray):
-        try:
-            artifact = copy.deepcopy(artifact)
-        except Exception:  # something inside cannot be copied
-            return result.replace()
-    return result.replace(artifact=artifact)
+    metadata = {**(result.metadata or {}), "cache": "hit"}
+    metadata.pop("attempts", None)  # this call made none
+    return result.own_copy().replace(metadata=metadata)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import AuditError, ConfigurationError
-from .record_chain import NO_HASH, Digest, check_start, last_line, parse_line, start_record
+from ..setting_checks import check_number
+from .record_chain import NO_HASH, Digest, Predecessor, check_start, last_line, parse_line, start_record
 from .sink import AuditRecord, encode_record
 
 try:
@@ -77,11 +78,13 @@ class JsonLinesSink:
     ) -> None:
         if fsync not in ("never", "interval", "always"):
             raise ConfigurationError(f"fsync must be 'never', 'interval' or 'always', not {fsync!r}.")
-        if rotate_bytes is not None and rotate_bytes < 1:
-            raise ConfigurationError(f"rotate_bytes must be at least 1, or None (is {rotate_bytes!r}).")
+        check_number("fsync_seconds", fsync_seconds, over=0)
+        check_number("lock_seconds", lock_seconds)
+        if rotate_bytes is not None:
+            check_number("rotate_bytes", rotate_bytes, least=1, whole=True)
         if fcntl is None:
             raise ConfigurationError("JsonLinesSink needs file locks that this system does not have; use SqliteSink.")
-        self.path = Path(path)
+        self.path = Path(path).absolute()  # the program may change its directory later
         self.fsync: Fsync = fsync
         self.fsync_seconds = fsync_seconds
         self.rotate_bytes = rotate_bytes
@@ -139,6 +142,7 @@ class JsonLinesSink:
                 if durable or self.fsync == "always":
                     synced = os.dup(fd)
             except OSError as exc:
+                self._size = -1  # whatever was under way, the next write looks at the file anew
                 raise AuditError(f"Cannot write to the audit file {self.path}: {exc.strerror or exc}.") from exc
             finally:
                 self._unlock()
@@ -300,23 +304,24 @@ class JsonLinesSink:
         old = self._fd
         assert old is not None
         number = self._number
+        path = os.path.realpath(self.path)  # the file itself changes places, not a link to it
         while True:
-            kept = Path(f"{self.path}.{number}")
+            kept = Path(f"{path}.{number}")
             try:
-                os.link(self.path, kept)
+                os.link(path, kept)
                 break
             except FileExistsError:
                 if os.path.samestat(os.stat(kept), os.fstat(old)):
                     break
                 number += 1
-        next_path = Path(f"{self.path}.next")
+        next_path = f"{path}.next"
         new = os.open(next_path, _FLAGS | os.O_TRUNC, 0o600)
         self._wait_for_lock(new)
-        previous = {"file": kept.name, "count": self._seq, "hash": self._hash}
+        previous = Predecessor(kept.name, self._seq, self._hash)
         self._fd, self._size = new, 0
         try:
             self._append(encode_record(start_record(self._digest, number + 1, previous)))
-            os.rename(next_path, self.path)
+            os.rename(next_path, path)
         except BaseException:
             os.close(new)
             self._fd, self._size = None, 0
@@ -325,7 +330,7 @@ class JsonLinesSink:
         self._number, self._first = number + 1, self._size
         if self.fsync != "never":
             os.fsync(old)
-            directory = os.open(self.path.parent, os.O_RDONLY)
+            directory = os.open(kept.parent, os.O_RDONLY)
             os.fsync(directory)
             os.close(directory)
         os.close(old)

@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -40,10 +41,22 @@ class Line(NamedTuple):
     stated: str
     sealed: bytes
 
-    @property
-    def record(self) -> bytes:
-        """The line as JSON without its hash."""
-        return self.sealed + b"}"
+    def record(self) -> dict[str, Any] | None:
+        """The record without its hash; None when it is no JSON that can be read."""
+        try:
+            found: dict[str, Any] = json.loads(self.sealed + b"}")
+        except (ValueError, RecursionError):
+            return None
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """What the first record of a rotated file says of the file before it: its name and its head."""
+
+    file: str
+    count: int
+    hash: str
 
 
 def parse_line(line: bytes) -> Line | None:
@@ -109,7 +122,7 @@ def _key_bytes(key: str | bytes | None) -> bytes | None:
     return value
 
 
-def start_record(digest: Digest, number: int, previous: dict[str, Any] | None = None) -> dict[str, Any]:
+def start_record(digest: Digest, number: int, previous: Predecessor | None = None) -> dict[str, Any]:
     """The first record of a file: ``number`` counts rotated files, ``previous`` is the head of the one before."""
     record: dict[str, Any] = {
         "kind": "start",
@@ -119,7 +132,18 @@ def start_record(digest: Digest, number: int, previous: dict[str, Any] | None = 
         "key_id": digest.key_id,
         "number": number,
     }
-    return record if previous is None else {**record, "previous": previous}
+    return record if previous is None else {**record, "previous": asdict(previous)}
+
+
+def predecessor(start: dict[str, Any] | None) -> Predecessor | None:
+    """The file before the one that begins with ``start``; None when it does not say, or not as we write it."""
+    previous = start.get("previous") if start is not None and start.get("kind") == "start" else None
+    if not isinstance(previous, dict):
+        return None
+    file, count, own = previous.get("file"), previous.get("count"), previous.get("hash")
+    if not isinstance(file, str) or not isinstance(count, int) or not isinstance(own, str):
+        return None
+    return Predecessor(file, count, own)
 
 
 def check_start(path: Path, fd: int, digest: Digest) -> tuple[int, int]:
@@ -136,14 +160,17 @@ def check_start(path: Path, fd: int, digest: Digest) -> tuple[int, int]:
         if torn and not torn.startswith(b'{"seq":1,"prev":"000000'[: len(torn)]):
             raise ConfigurationError(f"{path} is not an audit file; give the sink a path of its own.")
         return 1, 0
-    start = json.loads(parsed.record)
+    start = parsed.record()
+    if start is None:
+        raise ConfigurationError(f"{path} is not an audit file; give the sink a path of its own.")
     key_id = start.get("key_id")
     if key_id != digest.key_id:
         how = "without a key" if key_id is None else "with a key" if digest.key_id is None else "with another key"
         raise ConfigurationError(
             f"The audit file {path} was written {how}; give the sink the same key=, or another path."
         )
-    return int(start.get("number", 1)), len(line)
+    number = start.get("number")
+    return number if isinstance(number, int) else 1, len(line)
 
 
 def last_line(fd: int, size: int) -> tuple[Line | None, bytes]:

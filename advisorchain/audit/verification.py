@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from ..errors import AuditError, ConfigurationError
-from .record_chain import NO_HASH, Digest, Line, parse_line
+from .record_chain import NO_HASH, Digest, Line, last_line, parse_line, predecessor
 
 try:
     import fcntl
@@ -89,13 +88,16 @@ def verify(path: str | os.PathLike[str], *, key: str | bytes | None = None, expe
     digest = Digest(key)
     expected = _expected(expect)
     report = AuditReport(keyed=digest.key_id is not None)
-    files = _with_predecessors(Path(path))
-    for number, file in enumerate(files):
-        report.files.append(str(file))
-        problem = _verify_file(file, report, digest, expected, continues=number > 0)
-        if problem is not None:
-            report.problem = problem
-            return report
+    newest = Path(path)
+    with _opened(newest) as (stream, size):  # kept open: a writer may give it another name meanwhile
+        for file in _predecessors(newest, stream, size):
+            with _opened(file) as (older, older_size):
+                report.problem = _verify_file(file, older, older_size, report, digest, expected)
+            if report.problem is not None:
+                return report
+        report.problem = _verify_file(newest, stream, size, report, digest, expected)
+    if report.problem is not None:
+        return report
     if expected is not None and expected[0] > report.count:
         message = f"The records end at number {report.count}; number {expected[0]} was expected: the end was cut off."
         report.problem = AuditProblem("cut", str(path), 0, message)
@@ -111,10 +113,8 @@ def head(path: str | os.PathLike[str]) -> str:
     Raises:
         AuditError: the file cannot be read, or has no complete record.
     """
-    last: Line | None = None
     with _opened(Path(path)) as (stream, size):
-        for line in _lines(stream, size):
-            last = parse_line(line) or last
+        last, _ = last_line(stream.fileno(), size)
     if last is None:
         if size == 0:
             return f"0:{NO_HASH}"
@@ -131,11 +131,9 @@ def records(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     with _opened(Path(path)) as (stream, size):
         for line in _lines(stream, size):
             parsed = parse_line(line)
-            if parsed is not None:
-                try:
-                    yield json.loads(parsed.record)
-                except ValueError:
-                    continue
+            record = parsed.record() if parsed is not None else None
+            if record is not None:
+                yield record
 
 
 def _expected(expect: str | None) -> tuple[int, str] | None:
@@ -180,28 +178,35 @@ def _lines(stream: BinaryIO, size: int) -> Iterator[bytes]:
         yield line
 
 
-def _with_predecessors(path: Path) -> list[Path]:
-    files = [path]
-    while True:
-        with _opened(files[0]) as (stream, size):
-            parsed = parse_line(stream.readline(min(size, 65536)))
-        try:
-            previous = json.loads(parsed.record)["previous"]["file"] if parsed is not None else None
-        except (ValueError, KeyError, TypeError):
-            previous = None
-        if not isinstance(previous, str) or os.path.basename(previous) != previous:
-            return files
-        file = path.with_name(previous)
-        if file in files or not file.is_file():
-            return files
-        files.insert(0, file)
+def _predecessors(path: Path, stream: BinaryIO, size: int) -> list[Path]:
+    """The rotated files before a file that are in its directory, the oldest first."""
+    files: dict[Path, None] = {}
+    directory = Path(os.path.realpath(path)).parent
+    previous = _previous_file(stream, size)
+    while previous is not None and os.path.basename(previous) == previous:
+        file = directory / previous
+        if file in files or not os.path.isfile(file):
+            break
+        files[file] = None
+        with _opened(file) as (older, older_size):
+            previous = _previous_file(older, older_size)
+    return [*files][::-1]
+
+
+def _previous_file(stream: BinaryIO, size: int) -> str | None:
+    line = parse_line(stream.readline(min(size, 65536)))
+    stream.seek(0)
+    before = predecessor(line.record()) if line is not None else None
+    return before.file if before is not None else None
 
 
 def _verify_file(
-    path: Path, report: AuditReport, digest: Digest, expected: tuple[int, str] | None, *, continues: bool
+    path: Path, stream: BinaryIO, size: int, report: AuditReport, digest: Digest, expected: tuple[int, str] | None
 ) -> AuditProblem | None:
     """Go through the records of one file; updates the report, and returns the first problem."""
-    torn = b""
+    continues = bool(report.files)
+    report.files.append(str(path))
+    torn: list[bytes] = []
     torn_line = 0
     number = 0
 
@@ -209,57 +214,58 @@ def _verify_file(
         at = number if line is None else line
         return AuditProblem(kind, str(path), at, f"{path.name}:{at}: {message}")
 
-    with _opened(path) as (stream, size):
-        lines = _lines(stream, size)
-        for number, raw in enumerate(lines, 1):
-            line = parse_line(raw)
-            if line is None:
-                torn, torn_line = torn + raw, torn_line or number
-                continue
-            try:
-                record = json.loads(line.record)
-            except ValueError:
-                return problem("changed", f"record {line.seq} was changed: it is no JSON.")
-            is_start = report.count == 0 or (continues and number == 1)
-            if record.get("kind") == "start" and record.get("key_id") != digest.key_id:
-                return problem("key", _key_problem(record, digest))
-            if digest(line.sealed) != line.stated:
-                return problem("changed", f"record {line.seq} was changed.")
-            note = record.get("torn")
-            if torn or note:
-                if not torn:
-                    return problem("removed", f"the torn line before record {line.seq} was removed.")
-                if not isinstance(note, dict) or digest(torn.removesuffix(b"\n")) != note.get("digest"):
-                    text = f"this is no record, so the one after {report.count} was changed."
-                    return problem("changed", text, torn_line)
-                report.torn.append(f"{path.name}:{torn_line} ({note.get('bytes')} bytes)")
-                torn, torn_line = b"", 0
-            if is_start and not continues:
-                previous = record.get("previous")
-                if isinstance(previous, dict) and record.get("kind") == "start":
-                    report.count, report.hash = int(previous["count"]), str(previous["hash"])
-                report.first = report.count + 1
-            if line.seq != report.count + 1:
-                return _out_of_order(problem, line, report.count, [line, *filter(None, map(parse_line, lines))])
-            if line.prev != report.hash:
-                return problem("changed", f"the record before record {line.seq} was replaced.")
-            report.count, report.hash = line.seq, line.stated
-            if expected is not None and expected[0] == line.seq and expected[1] != line.stated:
-                return problem("rewritten", f"record {line.seq} is not the one that was expected: it was rewritten.")
+    lines = _lines(stream, size)
+    for number, raw in enumerate(lines, 1):
+        line = parse_line(raw)
+        if line is None:
+            torn.append(raw)
+            torn_line = torn_line or number
+            continue
+        record = line.record()
+        if record is None:
+            return problem("changed", f"record {line.seq} was changed: it is no JSON.")
+        is_start = report.count == 0 or (continues and number == 1)
+        if record.get("kind") == "start" and record.get("key_id") != digest.key_id:
+            return problem("key", _key_problem(record, digest))
+        if digest(line.sealed) != line.stated:
+            return problem("changed", f"record {line.seq} was changed.")
+        note = record.get("torn")
+        if torn or note:
+            if not torn:
+                return problem("removed", f"the torn line before record {line.seq} was removed.")
+            if not isinstance(note, dict) or digest(b"".join(torn).removesuffix(b"\n")) != note.get("digest"):
+                text = f"this is no record, so the one after {report.count} was changed."
+                return problem("changed", text, torn_line)
+            report.torn.append(f"{path.name}:{torn_line} ({note.get('bytes')} bytes)")
+            torn, torn_line = [], 0
+        if is_start and not continues:
+            before = predecessor(record)
+            if before is not None:
+                report.count, report.hash = before.count, before.hash
+            report.first = report.count + 1
+        if line.seq != report.count + 1:
+            return _out_of_order(problem, line, report.count, lines)
+        if line.prev != report.hash:
+            return problem("changed", f"the record before record {line.seq} was replaced.")
+        report.count, report.hash = line.seq, line.stated
+        if expected is not None and expected[0] == line.seq and expected[1] != line.stated:
+            return problem("rewritten", f"record {line.seq} is not the one that was expected: it was rewritten.")
     if torn:
         text = "the last line is incomplete: the writer crashed, or the line was changed or cut."
         return problem("torn", text, torn_line)
     return None
 
 
-def _out_of_order(problem: Any, line: Line, count: int, rest: list[Line]) -> AuditProblem:
+def _out_of_order(
+    problem: Callable[[ProblemKind, str], AuditProblem], line: Line, count: int, rest: Iterator[bytes]
+) -> AuditProblem:
     wanted = count + 1
     if line.seq <= count:
-        return problem("repeated", f"record {line.seq} stands here again, after record {count}.")  # type: ignore[no-any-return]
-    if any(later.seq == wanted for later in rest):
-        return problem("reordered", f"record {line.seq} stands before record {wanted}.")  # type: ignore[no-any-return]
+        return problem("repeated", f"record {line.seq} stands here again, after record {count}.")
+    if any(later.seq == wanted for later in map(parse_line, rest) if later is not None):
+        return problem("reordered", f"record {line.seq} stands before record {wanted}.")
     missing = f"record {wanted} was" if line.seq == wanted + 1 else f"records {wanted} to {line.seq - 1} were"
-    return problem("removed", f"{missing} removed before record {line.seq}.")  # type: ignore[no-any-return]
+    return problem("removed", f"{missing} removed before record {line.seq}.")
 
 
 def _key_problem(start: dict[str, Any], digest: Digest) -> str:

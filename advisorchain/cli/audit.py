@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -70,9 +71,9 @@ def print_head(file: FileArgument) -> None:
 def show(file: FileArgument, last: LastOption = None) -> None:
     """Print the records of a file as a table, unchecked."""
     with one_line_errors():
-        found = list(records(file))
+        found = deque(records(file), maxlen=last)
         table = Table(*COLUMNS, box=box.SIMPLE_HEAD, pad_edge=False)
-        for record in found[-last:] if last else found:
+        for record in found:
             table.add_row(*(Text(one_line(cell)) for cell in _row(record)))
         console = open_console()
         if not console.is_terminal:  # lines as long as they are, for grep and friends
@@ -81,11 +82,10 @@ def show(file: FileArgument, last: LastOption = None) -> None:
 
 
 def _row(record: dict[str, Any]) -> tuple[str, ...]:
-    at = record.get("time")
     tokens = [record.get("input_tokens"), record.get("output_tokens")]
     return (
         str(record.get("seq", "")),
-        datetime.fromtimestamp(at, UTC).isoformat(" ", "seconds") if isinstance(at, int | float) else "",
+        _time(record.get("time")),
         str(record.get("kind", "")),
         str(record.get("conversation") or ""),
         str(record.get("tool") or record.get("model") or ""),
@@ -94,6 +94,15 @@ def _row(record: dict[str, Any]) -> tuple[str, ...]:
         "/".join("?" if count is None else str(count) for count in tokens) if any(tokens) else "",
         ", ".join(f"{name}={record[name]}" for name in _DETAILS if record.get(name)),
     )
+
+
+def _time(at: Any) -> str:
+    if not isinstance(at, int | float):
+        return ""
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):  # the file may say anything
+        return str(at)
 
 
 def _say(text: str) -> None:

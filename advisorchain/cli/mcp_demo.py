@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from ..messages import Message, ToolCall, ToolMessage, UserMessage
 from ..testing import ScriptedModel
 from .demo_texts import Language
 from .domain_desks import USER
+from .kept_warnings import KeptWarnings
 from .mcp_demo_servers import ACTIVITIES
 from .mcp_demo_texts import MCP_TEXTS, McpTexts, TurnTexts
 from .mcp_demo_watch import Watch, Watched
@@ -142,32 +142,3 @@ def _read(message: ToolMessage) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-class KeptWarnings(logging.Filter):
-    """Keeps the warnings of the framework while it is entered; with ``drop`` nobody else gets them."""
-
-    _NAMES = ("advisorchain", "advisorchain.mcp")
-
-    def __init__(self, drop: bool) -> None:
-        super().__init__()
-        self._drop = drop
-        self._lines: list[str] = []
-
-    def __enter__(self) -> list[str]:
-        self._lines = []
-        for name in self._NAMES:
-            logging.getLogger(name).addFilter(self)
-        return self._lines
-
-    def __exit__(self, *exc: object) -> None:
-        for name in self._NAMES:
-            logging.getLogger(name).removeFilter(self)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Keep a warning."""
-        if record.levelno < logging.WARNING:
-            return True
-        error = record.exc_info[1] if record.exc_info else None
-        self._lines.append(record.getMessage() + (f": {type(error).__name__}: {error}" if error else ""))
-        return not self._drop

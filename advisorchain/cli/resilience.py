@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from ..testing import ScriptedModel
 from ..tools.definition import Tool
 from .demo_texts import Language
 from .flaky_budget import FlakyBudgetService, Mode, TurnedClock
+from .kept_warnings import KeptWarnings
 from .resilience_texts import RESILIENCE_TEXTS, ResilienceTexts, StageTexts
 from .timeline import TIMELINE, Timeline, TimelineAdvisor
 
@@ -109,7 +109,7 @@ class Resilience:
         )
         self.timeout = timeout
         self.conversation = "travel-desk"
-        self._keep = _KeptWarnings(drop=not verbose)
+        self._keep = KeptWarnings(drop=not verbose)
         self._seen = 0  # records of the audit file
         self.client = ChatClient(
             model or scripted(self.texts),
@@ -186,28 +186,3 @@ def scripted(texts: ResilienceTexts) -> ScriptedModel:
         return "\n".join(said)
 
     return ScriptedModel([step for stage in STAGES for step in (calls(stage), answer)])
-
-
-class _KeptWarnings(logging.Filter):
-    """Keeps the warnings of the framework while it is entered; with ``drop`` nobody else gets them."""
-
-    def __init__(self, drop: bool) -> None:
-        super().__init__()
-        self._drop = drop
-        self._lines: list[str] = []
-
-    def __enter__(self) -> list[str]:
-        self._lines = []
-        logging.getLogger("advisorchain").addFilter(self)
-        return self._lines
-
-    def __exit__(self, *exc: object) -> None:
-        logging.getLogger("advisorchain").removeFilter(self)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Keep a warning."""
-        if record.levelno < logging.WARNING:
-            return True
-        error = record.exc_info[1] if record.exc_info else None
-        self._lines.append(record.getMessage() + (f": {type(error).__name__}: {error}" if error else ""))
-        return not self._drop

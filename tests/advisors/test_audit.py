@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sqlite3
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.lowlevel
 import pytest
 from pydantic import BaseModel, Field, SecretStr
 
-from advisorchain import AuditError, ChatClient, ModelError, Order, ToolCall, ToolError, Usage, chat_advisor, tool
-from advisorchain.advisors import AuditAdvisor, RetryAdvisor
-from advisorchain.audit import AuditRecord, JsonLinesSink, LoggingSink, SqliteSink, records, verify
+from advisorchain import (
+    AuditError,
+    ChatClient,
+    ConfigurationError,
+    ModelError,
+    Order,
+    ToolCall,
+    ToolError,
+    Usage,
+    chat_advisor,
+    tool,
+)
+from advisorchain.advisors import AuditAdvisor, ModelFallbackAdvisor, RetryAdvisor
+from advisorchain.audit import AuditRecord, JsonLinesSink, LoggingSink, Redaction, SqliteSink, records, verify
+from advisorchain.shield import in_trio
 from advisorchain.testing import ScriptedModel
 
 
@@ -196,6 +211,36 @@ async def test_a_cancelled_call_and_turn_are_recorded(run: Any, waits: bool, req
     assert done == [("tool", "cancelled"), ("turn", "cancelled")]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [asyncio.CancelledError(), SystemExit(1), BaseExceptionGroup("two", [SystemExit(1), ValueError()])],
+    ids=repr,
+)
+async def test_a_failure_that_looks_like_a_cancellation_is_an_error(run: Any, error: BaseException) -> None:
+    @tool
+    async def leaks() -> str:
+        """Leak what its transport has raised."""
+        raise error
+
+    sink = ListSink()
+    await run(client(sink, [ToolCall("leaks")], "done"), "Go", tools=[leaks])
+    assert [(r["outcome"], r.get("error")) for r in sink.records] == [("error", type(error).__name__), ("ok", None)]
+
+
+async def test_the_model_is_the_one_that_answered(run: Any) -> None:
+    other = ScriptedModel(["Hi", "Hi"], name="other")
+
+    @chat_advisor(order=Order.FALLBACK)
+    async def router(request: Any, call_next: Any) -> Any:
+        return await call_next(request.replace(model=other))
+
+    down = ModelError("down", transient=True)
+    for extra in (ModelFallbackAdvisor([other]), router):
+        sink = ListSink()
+        await run(client(sink, down, extra=[extra]), "Go")
+        assert [record["model"] for record in sink.records] == ["other"]
+
+
 async def test_an_outer_advisor_that_asks_again_makes_no_second_turn(run: Any) -> None:
     @chat_advisor(order=50)
     async def twice(request: Any, call_next: Any) -> Any:
@@ -291,6 +336,77 @@ async def test_secrets_appear_nowhere_in_the_file(run: Any, tmp_path: Path, raw:
     assert verify(sink.path).ok
 
 
+class Credentials(NamedTuple):
+    user: str
+    password: str
+
+
+class Field_(Enum):
+    PASSWORD = 1
+
+
+class Aliased(BaseModel):
+    pw: str = Field(default=SECRET, serialization_alias="password")
+
+
+@dataclass
+class Person:
+    name: str
+    friends: list[Person] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Credentials("ada", SECRET),
+        Aliased(),
+        {b"password": SECRET},
+        {Field_.PASSWORD: SECRET},
+        {"Passwords": [SECRET]},
+        {"SECRET_KEY": SECRET},
+        {"CONTRASEN\u0303A": SECRET},  # as some systems write the letter: in two parts
+        {"STRASSE": SECRET},
+        [{"credentials": Person(SECRET)}, f"It is {SECRET}."],
+        [{"token": frozenset([SECRET])}, f"It is {SECRET}."],
+        "Response: " + json.dumps({"body": json.dumps({"password": "hunter2 and hunter2", "a": 1})}),
+        "Response: " + json.dumps(json.dumps(json.dumps({"password": "hunter2 and hunter2", "a": 1}))),
+    ],
+    ids=repr,
+)
+def test_a_secret_is_known_by_its_name_wherever_that_stands(value: Any) -> None:
+    redaction = Redaction(["contraseña", "Straße"], max_chars=None)
+    clean = json.dumps(redaction.value(value, set()), ensure_ascii=False)
+    assert "hunter2" not in clean and "[redacted]" in clean
+
+
+def test_values_that_know_each_other_come_to_an_end() -> None:
+    people = [Person(str(number)) for number in range(40)]
+    for person in people:
+        person.friends = people
+    secrets: set[str] = set()
+    clean = Redaction(max_chars=None).value([people, {"password": people}], secrets)
+    assert len(json.dumps(clean)) < 200_000
+    assert clean[0][39]["name"] == "39", "each is there once at least"
+    assert Redaction().value([10**5000], {"1234"}) == ["[16610 bits]"], "nobody can read such a number"
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"redact_fields": [1]}, "Fields to redact must be names"),
+        ({"redact_types": SecretStr}, "Types to redact must be classes"),
+        ({"redact_types": ["SecretStr"]}, "Types to redact must be classes"),
+        ({"max_chars": -1}, "max_chars must be an int"),
+        ({"clock": 5}, "clock must be a function"),
+        ({"sink": "audit.jsonl"}, r"takes an audit sink, for example JsonLinesSink\(path\)"),
+        ({"sink": JsonLinesSink}, "takes an audit sink"),
+    ],
+)
+def test_bad_settings(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        AuditAdvisor(**{"sink": ListSink(), **settings})
+
+
 async def test_values_are_opt_in_redacted_by_type_and_cut(run: Any) -> None:
     sink = ListSink()
 
@@ -369,6 +485,40 @@ async def test_required_runs_nothing_unrecorded(
     assert isinstance(raised.value.__cause__, OSError)
     assert len(chat.model.requests) == model_calls  # type: ignore[attr-defined]
     assert len(ran) == tool_runs
+
+
+@pytest.mark.parametrize("by_task", [False, True])
+async def test_every_intent_has_its_outcome_whenever_it_is_cancelled(run: Any, by_task: bool) -> None:
+    """An intent without one means that the process has died."""
+    if by_task and in_trio():
+        pytest.skip("trio has no cancellation of tasks")
+    for steps in range(40):
+        sink = ListSink(waits=True)
+        chat = client(sink, [ToolCall("add", {"a": 1, "b": 2})] * 2, "3", required=True)
+        scope = anyio.CancelScope()
+
+        async def turn() -> None:
+            with scope:  # noqa: B023
+                await type(run)(run.mode)(chat, "Go")  # noqa: B023
+
+        if by_task:
+            task = asyncio.create_task(turn())
+            for _ in range(steps):
+                await anyio.lowlevel.checkpoint()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        else:
+            async with anyio.create_task_group() as group:
+                group.start_soon(turn)
+                for _ in range(steps):
+                    await anyio.lowlevel.checkpoint()
+                scope.cancel()
+        open_calls = [r.get("call") for r in sink.records if r["kind"].endswith("_intent")]
+        for record in sink.records:
+            if not record["kind"].endswith("_intent"):
+                open_calls.remove(record.get("call"))
+        assert open_calls == [], (steps, sink.kinds)
 
 
 async def test_required_is_on_disk_before_the_call(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

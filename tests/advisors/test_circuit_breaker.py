@@ -546,6 +546,31 @@ async def test_the_probe_of_a_process_that_died_is_lost_after_a_while(run: Any, 
     assert [entry.reason for entry in alive.history("rates")][-2:] == ["the probe was lost", "the probe succeeded"]
 
 
+async def test_a_probe_that_hangs_is_given_up(clock: Clock) -> None:
+    """Or one call without a timeout would keep everybody from the source for as long as it takes."""
+    breaker = CircuitBreakerAdvisor(failures=1, reset_after=10, clock=clock)
+    service = Service()
+    service.error = TimeoutError()
+
+    async def turn() -> None:
+        model = ScriptedModel([ToolCall("rates"), "done"])
+        await ChatClient(model, tools=[service.tool], advisors=[breaker]).call("Rates?")
+
+    await turn()
+    clock.now += 10
+    service.error, service.seconds = None, float("inf")
+    async with anyio.create_task_group() as group:
+        group.start_soon(turn)
+        await anyio.wait_all_tasks_blocked()
+        service.seconds = 0
+        for seconds, calls, state in ((119, 2, "half_open"), (1, 3, "closed")):
+            clock.now += seconds
+            await turn()
+            assert (service.calls, breaker.states()) == (calls, {"rates": state})
+        group.cancel_scope.cancel()
+    assert breaker.states() == {"rates": "closed"}, "what the old one says no longer counts"
+
+
 async def test_all_processes_together_make_no_more_calls_on_trial_than_failures_are_left(clock: Clock) -> None:
     class Slow(InMemorySharedState):
         async def load(self, key: str) -> Any:

@@ -176,7 +176,9 @@ async def test_jitter_stays_in_its_share() -> None:
     policy = RetryPolicy(wait=8, jitter=0.25)
     assert policy.pause(1, BUSY, 0.0) == 8
     assert policy.pause(1, BUSY, 1.0) == 6
-    assert policy.pause(100_000, BUSY, 0.0) == policy.max_wait, "no overflow"
+    for factor in (2.0, 3, 10.0):
+        policy = RetryPolicy(wait=8, factor=factor)
+        assert policy.pause(100_000, BUSY, 0.0) == policy.max_wait, "no overflow"
 
 
 async def test_each_attempt_has_its_timeout(run: Any, time: Time) -> None:
@@ -476,7 +478,7 @@ async def test_a_failure_in_disguise(run: Any, time: Time, texts: list[str], set
     assert given == texts and len(given) == calls
     result = model.requests[-1].tool_results[0]
     assert result.content == texts[-1], "never turned into an answer, nor into an error of ours"
-    assert (result.metadata or {}).get("attempts") == (2 if texts[-1] == "seen" else None)
+    assert (result.metadata or {}).get("attempts") == (2 if calls == 2 else None)
 
 
 async def test_disguises_by_source_and_attempts_in_the_record(run: Any, time: Time) -> None:
@@ -561,6 +563,7 @@ async def test_arguments_are_not_shared_between_attempts(run: Any, time: Time) -
         {"model": {"attempts": True}},
         {"model": {"wait": float("nan")}},
         {"model": {"deadline": "60"}},
+        {"tools": {"book": {"replay": "false"}}},
         {"tools": ["book"]},
         {"sleep": 3},
         {"failures": "transient"},

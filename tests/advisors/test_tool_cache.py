@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -19,10 +20,11 @@ from advisorchain import (
     ToolCall,
     ToolContext,
     ToolResult,
+    TurnAbortedError,
     tool,
     tool_advisor,
 )
-from advisorchain.advisors import ToolCacheAdvisor
+from advisorchain.advisors import RetryAdvisor, ToolCacheAdvisor
 from advisorchain.testing import ScriptedModel
 
 USER = ContextKey[str]("test.user")
@@ -232,7 +234,7 @@ async def test_a_cached_direct_result_is_returned_direct(run: Any) -> None:
     assert shop.runs == ["picture"]
 
 
-def counting(outcomes: list[Any]) -> tuple[Tool, list[int]]:
+def counting(outcomes: list[Any], seconds: float = 0.05) -> tuple[Tool, list[int]]:
     """A tool that takes a moment, and then returns or raises the next outcome; and how many runs it had."""
     runs: list[int] = []
 
@@ -241,7 +243,7 @@ def counting(outcomes: list[Any]) -> tuple[Tool, list[int]]:
         """Work."""
         runs.append(len(runs))
         outcome = outcomes[min(len(runs), len(outcomes)) - 1]
-        await anyio.sleep(0.05)
+        await anyio.sleep(seconds)
         if isinstance(outcome, Exception):
             raise outcome
         if outcome is None:
@@ -293,13 +295,55 @@ async def test_when_the_one_who_runs_is_cancelled_another_takes_over(run: Any) -
 
 
 async def test_a_shared_error_is_shared_and_forgotten(run: Any) -> None:
-    made, runs = counting([ValueError("no"), "fine"])
+    made, runs = counting([ValueError("no"), "fine"], seconds=0.5)  # time for all to come, on a busy machine too
     cache = ToolCacheAdvisor()
     answers = await many(run, made, cache, 20)
     assert len(answers) == 20
     assert all("ValueError" in answer for answer in answers)
     assert len(runs) == 1
     assert await many(run, made, cache, 1) == ["fine"]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_what_ends_the_turn_of_the_first_ends_no_other(run: Any, grouped: bool) -> None:
+    error: Exception = TurnAbortedError("the first one's budget")
+    made, runs = counting([ExceptionGroup("group", [error]) if grouped else error, "fine"], seconds=0.3)
+    cache = ToolCacheAdvisor()
+    answers: list[str] = []
+
+    async def one() -> None:
+        model = ScriptedModel([[call("work")], "done"])
+        with suppress(TurnAbortedError):
+            answers.append((await type(run)(run.mode)(ChatClient(model, tools=[made], advisors=[cache]), "go")).text)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(one)
+    assert answers == ["done"] * 2
+    assert len(runs) == 2
+
+
+async def test_nobody_changes_what_is_kept(run: Any) -> None:
+    failures = [ConnectionResetError()]
+
+    @tool(read_only=True)
+    async def stock() -> ToolResult:
+        """Stock."""
+        if failures:
+            raise failures.pop()
+        return ToolResult("3", structured={"left": [3]}, artifact={"left": [3]})
+
+    cache = ToolCacheAdvisor()
+    for attempts in (2, None, None):
+        seen = Seen()
+        model = ScriptedModel([[call("stock")], "done"])
+        advisors = [seen.advisor, cache, RetryAdvisor(tool={"wait": 0})]
+        await run(ChatClient(model, tools=[stock], advisors=advisors), "go")
+        (result,) = seen.results
+        assert (result.structured, result.artifact) == ({"left": [3]}, {"left": [3]})
+        result.structured["left"].append(4)
+        result.artifact["left"].append(4)
+        assert (result.metadata or {}).get("attempts") == attempts, "a hit takes none"
 
 
 async def test_a_call_within_a_call_never_waits_for_itself(run: Any) -> None:

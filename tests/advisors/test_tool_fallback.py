@@ -32,6 +32,7 @@ from advisorchain.advisors import (
     ToolCacheAdvisor,
     ToolFallbackAdvisor,
 )
+from advisorchain.failures import unwrapped
 from advisorchain.testing import ScriptedModel
 
 SECRET = "sk-12345 at postgres://admin:hunter2@db"
@@ -72,12 +73,13 @@ async def fail_with(run: Any, step: Any, **settings: Any) -> tuple[ToolResult, S
         (ValueError(SECRET), "permanent", "failed"),
         (SystemExit(SECRET), "permanent", "failed"),
         (ExceptionGroup(SECRET, [ConnectionResetError(SECRET)]), "transient", "degraded"),
+        (BaseExceptionGroup(SECRET, [SystemExit(SECRET), ValueError(SECRET)]), "permanent", "failed"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 async def test_classes_and_kinds(run: Any, error: BaseException, failure: str, kind: str) -> None:
     result, _ = await fail_with(run, error)
-    leaf = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
+    leaf = unwrapped(error)
     assert result.is_error
     assert result.failure == {
         "class": failure,
@@ -284,11 +286,14 @@ async def test_guidance_names_everything_that_is_missing(run: Any) -> None:
     assert "no result: Rates." in model.requests[2].messages[0].text
 
 
-async def test_a_no_of_the_tool_is_an_answer(run: Any) -> None:
+@pytest.mark.parametrize("raises", [True, False], ids=["ToolError", "error result, as MCP servers give it"])
+async def test_a_no_of_the_tool_is_an_answer(run: Any, raises: bool) -> None:
     """But neither arguments that never reached it nor a disguised failure are."""
     calls = [ToolCall("get_budget"), ToolCall("get_budget", "{"), *[ToolCall("get_budget")] * 2]
     model = ScriptedModel([*([each] for each in calls), "done"])
-    tools = [budget(TimeoutError(), "MCP error -32000: closed", ToolError("There is no department 7."))]
+    text = "There is no department 7."
+    no = ToolError(text) if raises else ToolResult.error(text)
+    tools = [budget(TimeoutError(), "MCP error -32000: closed", no)]
     await run(ChatClient(model, tools=tools, advisors=[ToolFallbackAdvisor()]), "Budget?")
     guided = [request.messages[0].role == "system" for request in model.requests]
     assert guided == [False, True, True, True, False]

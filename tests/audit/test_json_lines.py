@@ -258,6 +258,46 @@ def test_a_full_disk(tmp_path: Path) -> None:
         subprocess.run(["umount", disk], check=True)
 
 
+@pytest.mark.parametrize("left", [b"", b'{"seq":3,"prev":"00'], ids=["emptied", "torn"])
+def test_a_full_disk_just_when_somebody_has_changed_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: bytes
+) -> None:
+    """What could not be written then (a start, the mark behind torn bytes) is not taken for written."""
+    path = tmp_path / "audit.jsonl"
+    sink = JsonLinesSink(path, key=KEY)
+    write(sink, 0)
+    if left:
+        with path.open("ab") as file:
+            file.write(left)
+    else:
+        os.truncate(path, 0)
+
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(AuditError, match="No space left"):
+            write(sink, 1)
+    write(sink, 2, 3)
+    report = verify(path, key=KEY)
+    assert report.ok, report.problem
+    assert numbers(path) == ([0, 2, 3] if left else [2, 3])
+    write(JsonLinesSink(path, key=KEY), 4)  # it has its start, so others know whose it is
+
+
+def test_a_program_that_changes_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sink = JsonLinesSink("audit.jsonl")
+    write(sink, 0)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    sink._look = 0.0  # it is time to look whether the file is still there
+    write(sink, 1)
+    assert numbers(tmp_path / "audit.jsonl") == [0, 1]
+    assert not list(Path().iterdir())
+
+
 # Rotation ------------------------------------------------------------------------------------------------------------
 
 
@@ -314,6 +354,24 @@ for number in range(100):
     assert len(report.files) == 2
     found = [n for file in report.files for n in numbers(Path(file))]
     assert found == [*range(len(found) - 1), 1000]
+
+
+def test_a_link_to_the_file_stays_one(tmp_path: Path) -> None:
+    """Writers may know the file by the link or by its own path: there is one chain."""
+    for name in ("data", "app"):
+        (tmp_path / name).mkdir()
+    path, link = tmp_path / "data" / "audit.jsonl", tmp_path / "app" / "audit.jsonl"
+    link.symlink_to(path)
+    sinks = [JsonLinesSink(link, rotate_bytes=1000), JsonLinesSink(path, rotate_bytes=1000)]
+    for number in range(40):
+        write(sinks[number % 3 == 0], number)
+    assert link.is_symlink()
+    assert [file.name for file in link.parent.iterdir()] == ["audit.jsonl"]
+    for name in (path, link):
+        report = verify(name)
+        assert report.ok, report.problem
+        assert report.first == 1 and len(report.files) > 3
+        assert report.head == head(path)
 
 
 def test_a_rotated_file_is_never_overwritten(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,14 @@ async def test_a_swallowed_failure_is_found() -> None:
         await check_audit_sink(Right, lambda: list(KEPT), broken=Swallows)
 
 
+async def test_the_database_is_its_owners_alone(tmp_path: Path) -> None:
+    sink = SqliteSink(tmp_path / "audit.db")
+    await sink.write({"kind": "turn"})
+    modes = {file.name: oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()}
+    sink.close()
+    assert "audit.db" in modes and set(modes.values()) == {"0o600"}, modes
+
+
 async def test_columns_of_odd_fields(tmp_path: Path) -> None:
     sink = SqliteSink(tmp_path / "audit.db")
     await sink.write({"kind": "tool", "time": 10**40, "tool": "a\ud800", "conversation": [1], "outcome": None})
@@ -219,3 +228,23 @@ async def test_columns_of_odd_fields(tmp_path: Path) -> None:
     (row,) = connection.execute("SELECT time, tool, conversation, outcome FROM audit")
     connection.close()
     assert row == (1e40, "a\\ud800", "[1]", None)  # the column of times turns a text of digits into a number
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_database_that_goes_away_under_the_sink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "audit.db"
+    sink = SqliteSink("audit.db")
+    await sink.write({"kind": "first"})
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    path.rename(tmp_path / "old.db") if replaced else path.unlink()
+    await sink.write({"kind": "second"})
+    sink.close()
+    await sink.write({"kind": "third"})
+    sink.close()
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT kind FROM audit").fetchall() == [("second",), ("third",)]
+    assert os.listdir() == []

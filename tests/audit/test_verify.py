@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisorchain import AuditError, ConfigurationError
-from advisorchain.audit import JsonLinesSink, head, verify
+from advisorchain.audit import JsonLinesSink, head, records, verification, verify
 from advisorchain.audit.record_chain import Digest
 
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -176,6 +179,79 @@ def test_a_head_in_a_rotated_file(tmp_path: Path) -> None:
     Path(report.files[0]).unlink()
     assert verify(path).ok
     assert kind_of(path, expect=early) == "missing"
+
+
+def forged(path: Path, *records: dict[str, object] | bytes) -> None:
+    """A file whose hashes are right, as anybody can make one without a key."""
+    previous, data = "0" * 64, b""
+    for seq, record in enumerate(records, 1):
+        body = record if isinstance(record, bytes) else json.dumps(record).encode()
+        sealed = b'{"seq":%d,"prev":"%s",%s' % (seq, previous.encode(), body[1:-1])
+        previous = Digest(None)(sealed)
+        data += b'%s,"hash":"%s"}\n' % (sealed, previous.encode())
+    path.write_bytes(data)
+
+
+START = {"kind": "start", "format": "advisorchain-audit-1", "algorithm": "sha256", "key_id": None, "number": 1}
+DEEP = b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+
+
+@pytest.mark.parametrize(
+    "records_",
+    [
+        *([{**START, "previous": previous}] for previous in (
+            {}, [1], "x", {"file": ""}, {"file": "."}, {"file": "..", "count": 1, "hash": "x"},
+            {"file": "x" * 5000, "count": 1, "hash": "x"}, {"file": "a\0b", "count": 1, "hash": "x"},
+            {"file": "audit.jsonl", "count": 3, "hash": "x"}, {"file": "f", "count": 1e999, "hash": [1]},
+        )),
+        [{**START, "number": "x"}],
+        [{**START, "number": None}],
+        [{**START, "kind": [1]}],
+        [{**START, "key_id": [1]}],
+        [START, {"kind": "x", "torn": [1]}],
+        [START, DEEP],
+        [DEEP],
+        [b'{"a":nothing}'],
+    ],
+    ids=lambda value: str(value)[:60],
+)  # fmt: skip
+def test_a_hostile_file_raises_nothing_unclear(tmp_path: Path, records_: list[dict[str, object] | bytes]) -> None:
+    path = tmp_path / "audit.jsonl"
+    forged(path, *records_)
+    assert verify(path).count <= 3
+    assert head(path).startswith(f"{len(records_)}:")
+    assert len(list(records(path))) <= len(records_)
+    with suppress(ConfigurationError):
+        JsonLinesSink(path).write({"kind": "test"})
+
+
+def test_a_large_file_that_is_none_of_ours_takes_no_longer_than_reading_it(tmp_path: Path) -> None:
+    path = tmp_path / "access.log"
+    path.write_bytes(b"GET / HTTP/1.1 200\n" * 150_000)
+    start = time.process_time()
+    assert kind_of(path) == "torn"
+    assert time.process_time() - start < 5
+
+
+def test_a_file_that_is_rotated_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "audit.jsonl"
+    sink = JsonLinesSink(path, rotate_bytes=900)
+    for number in range(12):
+        sink.write({"kind": "test", "number": number})
+    real = verification._verify_file
+
+    def rotating(file: Path, *args: Any) -> Any:
+        for number in range(12):
+            sink.write({"kind": "test", "number": number})
+        return real(file, *args)
+
+    before = head(path)
+    monkeypatch.setattr(verification, "_verify_file", rotating)
+    report = verify(path)
+    assert report.problem is None
+    assert report.head == before, "as it stood when it was asked for"
+    monkeypatch.undo()
+    assert verify(path).ok
 
 
 def test_bad_input(tmp_path: Path) -> None:

@@ -100,6 +100,15 @@ def test_show_prints_a_table(advisorchain: Any, file: Path) -> None:
     assert "ModelError" in newest.stdout
 
 
+def test_show_a_time_that_is_none(advisorchain: Any, work_dir: Path) -> None:
+    sink = JsonLinesSink(work_dir / "odd.jsonl")
+    for time in (1e300, float("nan"), "then", -1e12, True):
+        sink.write({"kind": "odd", "time": time})
+    done = advisorchain("audit", "show", sink.path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("odd") == 5 and "1e+300" in done.stdout
+
+
 @pytest.mark.parametrize("command", ["verify", "head", "show"])
 def test_a_file_that_is_not_there(advisorchain: Any, command: str) -> None:
     done = advisorchain("audit", command, "nowhere.jsonl")
