@@ -16,7 +16,8 @@ def mcp_tools(plans: list[ServerPlan], folder: Path, problems: Problems) -> list
     """One `McpTools` for the servers with the same ``prefix`` and ``pin``, those with trusted servers first."""
     if not plans:
         return []
-    from ..mcp.pinning import PinFile, Pinning
+    from ..mcp.pin_file import PinFile
+    from ..mcp.pinning import Pinning
     from ..mcp.tools import McpTools
 
     groups: dict[tuple[Any, Any], list[Any]] = {}

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from .exposure import MCP_CALLER, MCP_META, McpCaller
     from .filters import ToolFilter, ToolMatch
     from .listed_tool import ListedTool
+    from .pin import InMemoryPins, Pin, PinStore
     from .pin_file import PinFile
-    from .pinning import InMemoryPins, Pin, Pinning, PinStore
+    from .pinning import Pinning
     from .remote_tool import RemoteTool
     from .server import McpServer
     from .serving import mcp_app, mcp_server, serve_tools
@@ -30,10 +31,10 @@ _MODULES = {
     "ToolFilter": "filters",
     "ToolMatch": "filters",
     "ListedTool": "listed_tool",
-    "InMemoryPins": "pinning",
-    "Pin": "pinning",
+    "InMemoryPins": "pin",
+    "Pin": "pin",
     "PinFile": "pin_file",
-    "PinStore": "pinning",
+    "PinStore": "pin",
     "Pinning": "pinning",
     "RemoteTool": "remote_tool",
     "McpServer": "server",

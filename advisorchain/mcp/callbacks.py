@@ -15,6 +15,7 @@ from ..errors import ConfigurationError
 from ..messages import AssistantMessage, AudioPart, ImagePart, Message, Part, SystemMessage, TextPart, UserMessage
 from ..options import ChatOptions
 from .cleaning import cleaned, cleaned_schema
+from .mending import writable
 from .server import McpServer
 
 if TYPE_CHECKING:
@@ -148,10 +149,8 @@ def _sampling(server: McpServer, sampling: Sampling) -> Any:
             logger.exception("MCP server %r asked for an answer of the model, which failed", server.name)
             return ErrorData(code=INTERNAL_ERROR, message="The model could not answer.")
         reason = "maxTokens" if response.stop_reason == "length" else "endTurn"
-        text = response.text.encode(errors="replace").decode()  # half of a surrogate pair cannot be sent
-        return CreateMessageResult(
-            role="assistant", content=TextContent(text=text), model="advisorchain", stop_reason=reason
-        )
+        content = TextContent(text=writable(response.text))
+        return CreateMessageResult(role="assistant", content=content, model="advisorchain", stop_reason=reason)
 
     return sample
 

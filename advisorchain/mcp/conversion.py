@@ -18,6 +18,7 @@ from pydantic_core import to_json
 from ..invocation import ToolResult
 from ..messages import AudioPart, FilePart, ImagePart, Part, TextPart
 from ..tools.result import MAX_RESULT_BYTES
+from .mending import writable
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult
@@ -204,7 +205,7 @@ class _Blocks:
         elif part is not None:
             self.for_user.append(part)
         elif text and len(self.for_user) < MAX_PARTS:
-            self.for_user.append(TextPart(text=cut(_encodable(text), max(self.room, 0))))
+            self.for_user.append(TextPart(text=cut(writable(text), max(self.room, 0))))
             self.room -= len(text.encode(errors="replace"))
         elif text:
             self.surplus += 1
@@ -247,7 +248,7 @@ class _Blocks:
 
     def _link(self, link: Any) -> tuple[str | None, Part | None]:
         name = _line(link.name)
-        uri = _CONTROL.sub("", _encodable(str(link.uri)[: MAX_ADDRESS + 1]))
+        uri = _CONTROL.sub("", writable(str(link.uri)[: MAX_ADDRESS + 1]))
         if len(uri) > MAX_ADDRESS:
             raise _LeftOut(f"[link to {name or 'a resource'} left out: its address is over {MAX_ADDRESS} characters]")
         if not _SCHEME.match(uri):  # could pass for something else, for example the id of a file at the provider
@@ -337,12 +338,8 @@ def _media_type(value: Any) -> str:
 
 def _line(value: Any, limit: int = 200) -> str:
     """Text on one line, for a mark."""
-    text = _BLANK.sub(" ", _encodable(str(value or "")[: limit + 1])).strip()
+    text = _BLANK.sub(" ", writable(str(value or "")[: limit + 1])).strip()
     return text if len(text) <= limit else text[:limit] + "..."
-
-
-def _encodable(text: str) -> str:
-    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _short(kind: Any) -> str:

@@ -13,14 +13,16 @@ from ..chain import AdvisorChain
 from ..context import Context, ContextKey, Turn
 from ..errors import ConfigurationError
 from ..events import Event, ToolProgress
-from ..exchange import ChatRequest, ChatResponse, ToolSet, discard
+from ..exchange import ChatRequest, ChatResponse, discard
 from ..invocation import ToolResult
 from ..messages import AssistantMessage, ToolCall
 from ..observers import Watch, global_observer
 from ..runtime import Runtime
+from ..tool_set import ToolSet
 from ..tools.definition import Tool, ToolProvider
 from ..tools.execution import UnknownTool, run_call, run_tool
 from ..tools.registry import ToolRegistry, ToolSources, provided_tools
+from .mending import writable
 
 logger = logging.getLogger("advisorchain.mcp")
 
@@ -251,7 +253,7 @@ def _progress_of(call: ToolCall, progress: Progress) -> Callable[[Event], Awaita
             return
         last = event.progress
         try:
-            await progress(event.progress, total, event.message)
+            await progress(event.progress, total, writable(event.message))
         except Exception as error:  # the client is gone, or about to be: no reason for the tool to fail
             logger.debug("Progress of %r could not be sent: %s", call.name, type(error).__name__)
 

@@ -5,13 +5,17 @@ Imports ``httpx2``: imported only when something is connected over HTTP.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
+from inspect import isawaitable
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import httpx2
 
+from ..errors import ConfigurationError
+from .mending import Mender
 from .server import McpServer
+from .server_checks import check_headers
 from .stdio import line_limit
 
 if TYPE_CHECKING:
@@ -26,18 +30,19 @@ async def http_client(server: McpServer, trace: Trace) -> httpx2.AsyncClient:
 
     async def look(response: httpx2.Response) -> None:
         _note_status(response, trace)
-        if not _is_stream(response, server):
-            assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _Bounded(response.stream, line_limit(server), _encoding(response))
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        limit = None if _is_stream(response, server) else line_limit(server)
+        response.stream = _Body(response.stream, limit, _encoding(response))
 
-    given = server.headers
-    headers = httpx2.Headers(dict((given if given is None or isinstance(given, Mapping) else await given()) or {}))
+    headers = httpx2.Headers(await _given_headers(server))
     # A few compressed kilobytes can be gigabytes, and they are unpacked before anybody can look at them.
     headers["accept-encoding"] = "identity"
     parts = urlsplit(server.url)
     auth = server.auth
     if auth is None and parts.username is not None:
         auth = httpx2.BasicAuth(unquote(parts.username), unquote(parts.password or ""))
+    elif auth is None and callable(server.headers):
+        auth = _RenewedHeaders(server)
     return httpx2.AsyncClient(
         headers=headers,
         auth=auth,
@@ -45,6 +50,42 @@ async def http_client(server: McpServer, trace: Trace) -> httpx2.AsyncClient:
         event_hooks={"response": [look]},
         follow_redirects=False,
     )
+
+
+async def _given_headers(server: McpServer) -> dict[str, str]:
+    """The headers of the settings, from their function if it is one.
+
+    Raises:
+        ConfigurationError: the function gives no headers.
+    """
+    given = server.headers
+    if callable(given):
+        asked = given()
+        if not isawaitable(asked):
+            raise ConfigurationError("headers= must be an async function; this one returned without being awaited.")
+        given = await asked
+        check_headers(given)
+    return dict(given or {})
+
+
+class _RenewedHeaders(httpx2.Auth):
+    """Asks for the headers anew when the server answers 401, and makes the request once more if they have changed.
+
+    A connection may live for days, and a token for an hour. What is answered with 401 was not carried out.
+    """
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._newest: dict[str, str] = {}
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        request.headers.update(self._newest)
+        response = yield request
+        if response.status_code == 401:
+            self._newest = await _given_headers(self._server)
+            if any(request.headers.get(name) != value for name, value in self._newest.items()):
+                request.headers.update(self._newest)
+                yield request
 
 
 def _note_status(response: httpx2.Response, trace: Trace) -> None:
@@ -71,23 +112,37 @@ def _encoding(response: httpx2.Response) -> str:
     return "" if encoding == "identity" else encoding
 
 
-class _Bounded(httpx2.AsyncByteStream):
-    """The body of an answer up to a limit. Beyond it the SDK gets an error that costs this answer only."""
+class _Body(httpx2.AsyncByteStream):
+    """The body of an answer, mended, up to a limit. Beyond it the SDK gets an error that costs this answer only.
 
-    def __init__(self, inner: httpx2.AsyncByteStream, limit: int, encoding: str) -> None:
+    It is no async generator, because the SDK leaves those of a stream of events to the garbage collector.
+    """
+
+    def __init__(self, inner: httpx2.AsyncByteStream, limit: int | None, encoding: str) -> None:
         self._inner = inner
         self._limit = limit
         self._encoding = encoding
+        self._size = 0
+        self._mender: Mender | None = Mender()
 
-    async def __aiter__(self) -> AsyncGenerator[bytes]:
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        self._chunks = aiter(self._inner)
+        return self
+
+    async def __anext__(self) -> bytes:
         if self._encoding:
             raise httpx2.StreamError("the answer is compressed, although that was not accepted")
-        left = self._limit
-        async for chunk in self._inner:
-            left -= len(chunk)
-            if left < 0:
-                raise httpx2.StreamError(f"the message exceeded the byte limit of {self._limit}")
-            yield chunk
+        if self._mender is None:
+            raise StopAsyncIteration
+        try:
+            chunk = await anext(self._chunks)
+        except StopAsyncIteration:
+            rest, self._mender = self._mender.rest(), None
+            return rest
+        self._size += len(chunk)
+        if self._limit is not None and self._size > self._limit:
+            raise httpx2.StreamError(f"the message exceeded the byte limit of {self._limit}")
+        return self._mender.fed(chunk)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -168,8 +168,9 @@ class Link:
             )  # fmt: skip
             self.drop(lost)
             return lost
+        answer = f"error {code}" if status is None else f"HTTP status {status}"
         return McpError(
-            server, f"it answered with error {code}.", transient=code in (-32603, -32001) and passes(status), code=code,
+            server, f"it answered with {answer}.", transient=code in (-32603, -32001) and passes(status), code=code,
             status=status, detail=said,
         )  # fmt: skip
 
@@ -276,6 +277,8 @@ def unreachable(server: McpServer, exc: Exception, trace: Trace) -> McpConnectio
     status = trace.status
     if status is not None:
         reason, transient = f"it answered with HTTP status {status}.", passes(status)
+    elif isinstance(root, OSError) and server.cwd is not None and root.filename == str(server.cwd):
+        reason, transient = f"its directory cannot be used ({type(root).__name__}); see cwd=.", False
     elif isinstance(root, FileNotFoundError | PermissionError) and server.transport == "stdio":
         what = "was not found" if isinstance(root, FileNotFoundError) else "may not be run"
         reason, transient = f"the command {server.place!r} {what}; see command= and the PATH in env=.", False

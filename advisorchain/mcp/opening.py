@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..errors import ConfigurationError
-from .sdk_spans import without_sdk_spans
+from .sdk_requests import request_our_way
 from .server import Era, McpServer
 from .stdio import child_process, line_limit
 
@@ -69,7 +69,7 @@ async def opened(server: McpServer, era: Era, trace: Trace, changed: Callable[[]
             made = Client(target, mode=era, message_handler=on_message, cache=None, **client_callbacks(server))
         except (TypeError, ValueError) as exc:
             raise ConfigurationError(f"MCP server {server.name!r} cannot be set up: {exc}") from exc
-        without_sdk_spans(made)
+        request_our_way(made)
         client = await stack.enter_async_context(made)
         capabilities = client.server_capabilities.tools
         if client.protocol_version >= "2026" and capabilities is not None and capabilities.list_changed:

@@ -17,6 +17,7 @@ from ..invocation import ToolResult
 from ..messages import AudioPart, FilePart, ImagePart, Part, TextPart
 from ..tools.definition import Tool
 from ..tools.result import trim
+from .mending import writable
 
 logger = logging.getLogger("advisorchain.mcp")
 
@@ -53,12 +54,12 @@ def wire_tool(tool: Tool, *, modern: bool, published: Collection[str] = ()) -> t
     output = output_schema(tool, modern)
     return types.Tool(
         name=tool.name,
-        title=tool.title or None,
-        description=tool.description,
-        input_schema={"type": "object", **tool.input_schema},
-        output_schema=None if output is None else dict(output),
+        title=writable(tool.title) or None,
+        description=writable(tool.description),
+        input_schema=writable({"type": "object", **tool.input_schema}),
+        output_schema=None if output is None else writable(dict(output)),
         annotations=types.ToolAnnotations(**hints) if hints else None,
-        _meta=to_jsonable_python(meta, fallback=str) if meta else None,
+        _meta=to_jsonable_python(writable(meta), fallback=str) if meta else None,
     )
 
 
@@ -80,7 +81,7 @@ def wire_result(result: ToolResult, tool: Tool, *, modern: bool) -> types.CallTo
 
     A result that does not keep the output schema is an error: a client that checks it would refuse the whole answer.
     """
-    structured = to_jsonable_python(result.structured, inf_nan_mode="strings")  # raises here, not in the SDK
+    structured = writable(to_jsonable_python(result.structured, inf_nan_mode="strings"))  # raises here, not in the SDK
     if not modern and not isinstance(structured, dict):
         structured = None
     schema = output_schema(tool, modern)
@@ -91,7 +92,7 @@ def wire_result(result: ToolResult, tool: Tool, *, modern: bool) -> types.CallTo
             logger.error("Tool %r gave a result that its output schema does not allow: %s", tool.name, problem)
             text = f"The tool {tool.name!r} gave a result that does not fit its output schema."
             return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
-    text = result.content
+    text = writable(result.content)
     if tool.max_result_chars is not None and not tool.return_direct:
         text = trim(text, tool.max_result_chars)
     content: list[types.ContentBlock] = []
@@ -150,15 +151,15 @@ def _problem(tool: Tool, schema: Mapping[str, Any], structured: Any) -> str | No
 def _block(part: Part) -> types.ContentBlock | None:
     """A content part as a block; None for what is between a model and us only (reasoning, provider parts)."""
     if isinstance(part, TextPart):
-        return types.TextContent(text=part.text)
+        return types.TextContent(text=writable(part.text))
     if not isinstance(part, ImagePart | AudioPart | FilePart):
         return None
     data, media_type = part.data, part.media_type
     if data is None:
-        url = part.url or ""
+        url = writable(part.url or "")
         found = _data_of(url) if url.startswith("data:") else None
         if found is None:
-            name = getattr(part, "name", None) or url.rstrip("/").rpartition("/")[2] or part.kind
+            name = writable(getattr(part, "name", None)) or url.rstrip("/").rpartition("/")[2] or part.kind
             return types.ResourceLink(uri=url, name=name, mime_type=media_type)
         data, media_type = found[0], media_type or found[1]
     if isinstance(part, ImagePart):
@@ -166,7 +167,7 @@ def _block(part: Part) -> types.ContentBlock | None:
         return types.ImageContent(data=_base64(data), mime_type=kind or "application/octet-stream")
     if isinstance(part, AudioPart):
         return types.AudioContent(data=_base64(data), mime_type=media_type or "application/octet-stream")
-    uri = RESULT_URI + quote(part.name or "file", safe="")
+    uri = RESULT_URI + quote(writable(part.name or "file"), safe="")
     text = _text(data, media_type)
     if text is not None:
         return types.EmbeddedResource(

@@ -10,17 +10,10 @@ from typing import Literal, TypeAlias
 
 from ..errors import ConfigurationError
 from .listed_tool import ListedTool
-from .pin import InMemoryPins, Pin, PinStore, fingerprint
+from .pin import InMemoryPins, Pin, PinStore
 from .pin_difference import difference
-from .pin_file import PinFile
-
-__all__ = [
-    "Approve", "InMemoryPins", "Pin", "PinChange", "PinFile", "PinReport", "PinStore", "Pinning", "difference",
-    "fingerprint",
-]  # fmt: skip
 
 logger = logging.getLogger("advisorchain.mcp")
-
 
 Approve: TypeAlias = Callable[[str, Pin | None, ListedTool], bool | Awaitable[bool]]
 """``approve(server, old, new)``: ``old`` is None for a new tool. Only True lets the tool in."""

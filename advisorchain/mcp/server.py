@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from ..context import ContextKey
 from ..errors import ConfigurationError
 from .filters import as_filter
+from .server_checks import check_server, check_url
 
 if TYPE_CHECKING:
     from .callbacks import Elicitation, Sampling
@@ -29,12 +30,7 @@ MAX_TOOLS = 10_000
 MAX_DESCRIPTION_CHARS = 4_000
 MAX_RESULT_BYTES = 8_388_608
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
 _INTERPRETERS = frozenset({"python", "node", "npx", "uv", "uvx", "bun", "deno", "java", "docker", "sh", "bash"})
-_OVERRIDES = frozenset({
-    "title", "description", "tags", "return_direct", "read_only", "destructive", "idempotent", "open_world", "timeout",
-    "parallel", "repeatable", "result_converter", "max_result_chars",
-})  # fmt: skip
 
 
 class ServerSettings(TypedDict, total=False):
@@ -124,31 +120,7 @@ class McpServer:
     roots: Sequence[str | Path] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise ConfigurationError(
-                f"An MCP server cannot be named {self.name!r}: give it name= of letters, digits, '_', '-' and '.'."
-            )
-        where = f"MCP server {self.name!r}"
-        for label in ("connect_timeout", "list_timeout", "call_timeout", "list_ttl"):
-            _check_seconds(where, label, getattr(self, label), optional=label in ("call_timeout", "list_ttl"))
-        for label in ("max_tools", "max_description_chars", "max_result_bytes"):
-            value = getattr(self, label)
-            if not isinstance(value, int) or value < 1:
-                raise ConfigurationError(f"{where}: {label} must be an int of at least 1 (is {value!r}).")
-        if self.era not in ("auto", "legacy"):
-            raise ConfigurationError(f"{where}: era must be 'auto' or 'legacy', not {self.era!r}.")
-        if self.return_direct is not None and not isinstance(self.return_direct, bool):
-            raise ConfigurationError(
-                f"{where}: return_direct must be True, False or None; for single tools write "
-                'overrides={"tool": {"return_direct": True}}.'
-            )
-        for tool, settings in self.overrides.items():
-            unknown = set(settings) - _OVERRIDES
-            if unknown:
-                raise ConfigurationError(
-                    f"{where}: overrides of {tool!r} has {', '.join(sorted(unknown))}; possible are "
-                    f"{', '.join(sorted(_OVERRIDES))}."
-                )
+        check_server(self)
         object.__setattr__(self, "permits", as_filter(self.filter))
 
     if TYPE_CHECKING:
@@ -180,7 +152,8 @@ class McpServer:
         Raises:
             ConfigurationError: something makes no sense.
         """
-        if isinstance(args, str) or not all(isinstance(arg, str) for arg in (command, *args)) or not command:
+        texts = isinstance(args, Sequence) and all(isinstance(text, str) for text in (command, *args))
+        if not texts or isinstance(args, str) or not command:
             raise ConfigurationError(
                 f"McpServer.stdio takes a command and a list of arguments, all texts: stdio('python', ['server.py']), "
                 f"not {command!r}, {args!r}."
@@ -208,7 +181,8 @@ class McpServer:
 
         Args:
             url: ``https://host/path``.
-            headers: sent with every request; or an async function that gives them whenever a connection is made.
+            headers: sent with every request; or an async function that gives them whenever a connection is made, and
+                again when the server answers 401, so that a token may expire.
             auth: an ``httpx2.Auth``, for example one of the SDK's OAuth providers.
             name: see `McpServer`.
             settings: see `McpServer`.
@@ -216,7 +190,7 @@ class McpServer:
         Raises:
             ConfigurationError: something makes no sense.
         """
-        _check_url("http", url)
+        check_url("http", url)
         name = name or _host(url)
         return McpServer(name=name, transport="http", url=url, headers=headers, auth=auth, **settings)
 
@@ -230,7 +204,7 @@ class McpServer:
         **settings: Unpack[ServerSettings],
     ) -> McpServer:
         """A server behind the old HTTP with SSE transport, which streamable HTTP has replaced; otherwise as `http`."""
-        _check_url("sse", url)
+        check_url("sse", url)
         settings.setdefault("era", "legacy")
         return McpServer(name=name or _host(url), transport="sse", url=url, headers=headers, auth=auth, **settings)
 
@@ -241,8 +215,8 @@ class McpServer:
         Raises:
             ConfigurationError: it is no server.
         """
-        if isinstance(server, str | bytes | McpServer) or server is None:
-            raise ConfigurationError(f"McpServer.in_process takes a server object, not {server!r}.")
+        if not callable(getattr(server, "run", None)):
+            raise ConfigurationError(f"McpServer.in_process takes a server, such as mcp_server([...]), not {server!r}.")
         return McpServer(
             name=name or _safe(str(getattr(server, "name", "") or "server")), transport="in_process", target=server,
             **settings,
@@ -274,25 +248,6 @@ def place_of(url: str) -> str:
         return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
     except ValueError:
         return "an address"
-
-
-def _check_seconds(where: str, label: str, value: Any, *, optional: bool) -> None:
-    if value is None and optional:
-        return
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-        none = ", or None" if optional else ""
-        raise ConfigurationError(f"{where}: {label} must be over 0 seconds{none} (is {value!r}).")
-
-
-def _check_url(kind: str, url: Any) -> None:
-    try:
-        parts = urlsplit(url) if isinstance(url, str) else None
-        sound = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
-        _ = parts.port if parts is not None else None  # a ValueError when it is no number
-    except ValueError:
-        sound = False
-    if not sound:
-        raise ConfigurationError(f"McpServer.{kind} takes a URL like https://host/mcp.")
 
 
 def _program(command: str, args: Sequence[str]) -> str:

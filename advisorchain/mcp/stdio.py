@@ -6,6 +6,7 @@ trace for each line that is no message, and leaves the children of a server that
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import AsyncGenerator
@@ -16,6 +17,7 @@ import anyio
 import anyio.lowlevel
 
 from .child import Process, ended, receive, send
+from .mending import mended
 from .server import McpServer
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ WATCH_SECONDS = 0.5
 """How often is looked whether the child still runs."""
 MAX_ASKED = 100
 """How many requests of the server may wait for an answer; what it asks beyond that is not heard."""
-_CLOSED = -32000
+_CLOSED, _NO_JSON = -32000, -32700  # of MCP and JSON-RPC
 _SEEN = 200
 """How much of both ends of a message is searched for its id."""
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
@@ -89,7 +91,6 @@ async def child_process(server: McpServer, trace: Trace) -> AsyncGenerator[Any]:
 async def _read(process: Process, incoming: Any, asked: set[int | str], limit: int, name: str) -> None:
     """Read messages until the output ends; what nobody takes any more is read on, so that the child can end."""
     from mcp.shared.message import SessionMessage
-    from mcp_types import jsonrpc_message_adapter
 
     lines = Lines(limit)
     taken = True
@@ -99,9 +100,8 @@ async def _read(process: Process, incoming: Any, asked: set[int | str], limit: i
                 for line in lines.fed(chunk):
                     if not taken or not line.strip():
                         continue
-                    try:
-                        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                    except ValueError:
+                    message = _message(line)
+                    if message is None:
                         logger.debug("MCP server %r wrote a line that is no message: %.200r", name, line)
                         await anyio.lowlevel.checkpoint()  # thousands of them are in one chunk
                         continue
@@ -113,6 +113,31 @@ async def _read(process: Process, incoming: Any, asked: set[int | str], limit: i
                         await incoming.send(SessionMessage(message))
                     except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                         taken = False  # the client is gone
+
+
+def _message(line: bytes) -> Any:
+    """The message in a line, mended if need be; an error in the place of an answer that is none; else None."""
+    from mcp_types import jsonrpc_message_adapter
+
+    with suppress(ValueError):
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    with suppress(ValueError):
+        return jsonrpc_message_adapter.validate_json(mended(line.decode()), by_name=False)
+    number = _answered(line)
+    if number is None:
+        return None
+    return jsonrpc_message_adapter.validate_json(_error_line(number, _NO_JSON, "the answer is no valid message"))
+
+
+def _answered(line: bytes) -> bytes | None:
+    """The id of the request that a line answers which is no valid message, as JSON; None if it does not say."""
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError):
+        head, tail = line[:_SEEN], line[-_SEEN:]
+        return None if b'"method"' in head + tail else _id_in(head, tail)
+    number = data.get("id") if isinstance(data, dict) and "method" not in data else None
+    return str(number).encode() if type(number) is int else None
 
 
 def _is_heard(message: Any, asked: set[int | str]) -> bool:
@@ -206,9 +231,19 @@ class Lines:
         return line
 
     def _error(self) -> bytes:
-        """An error in the place of the message, if its id can be seen: it stands at one of the ends."""
-        found = _ID.search(self._head) or _ID.search(self._tail)
-        if found is None:
+        """An error in the place of the message, if its id can be seen."""
+        number = _id_in(self._head, self._tail)
+        if number is None:
             return b""
-        text = f"the message exceeded the byte limit of {self._limit}".encode()
-        return b'{"jsonrpc": "2.0", "id": %s, "error": {"code": %d, "message": "%s"}}' % (found[1], _CLOSED, text)
+        return _error_line(number, _CLOSED, f"the message exceeded the byte limit of {self._limit}")
+
+
+def _id_in(head: bytes, tail: bytes) -> bytes | None:
+    """The id of a message of which only the ends are known: it stands at one of them."""
+    found = _ID.search(head) or _ID.search(tail)
+    return None if found is None else found[1]
+
+
+def _error_line(number: bytes, code: int, text: str) -> bytes:
+    """An answer that says that there is none."""
+    return b'{"jsonrpc": "2.0", "id": %s, "error": {"code": %d, "message": "%s"}}' % (number, code, text.encode())

@@ -15,6 +15,7 @@ import anyio.lowlevel
 from mcp.server.stdio import stdio_server
 
 from ..errors import ConfigurationError
+from .mending import mended
 from .tool_server import ToolServer
 
 READ_BYTES = 65536
@@ -78,7 +79,7 @@ async def _lines(fd: int) -> AsyncIterator[str]:
     def read() -> None:
         with suppress(anyio.RunFinishedError, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             for line in _split(fd):
-                anyio.from_thread.run(send.send, line.decode("utf-8", "replace"), token=token)
+                anyio.from_thread.run(send.send, mended(line.decode("utf-8", "replace")), token=token)
         with suppress(anyio.RunFinishedError):
             anyio.from_thread.run_sync(send.close, token=token)
 

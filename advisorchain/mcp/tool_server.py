@@ -17,11 +17,12 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.models import InitializationOptions
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from .exposure import MCP_CALLER, MCP_META, ExposedTools, McpCaller
+from .list_changes import ListChanges
+from .mending import writable
 from .outgoing import annotate_direct, wire_result, wire_tool
 from .trace_context import TRACE_CONTEXT, received_trace
 
@@ -29,8 +30,6 @@ logger = logging.getLogger("advisorchain.mcp")
 
 PAGE_SIZE = 1000
 """How many tools one answer to ``tools/list`` holds."""
-WATCH_SECONDS = 0.5
-"""How often registries are looked at for changes that clients are to be told."""
 
 _Context = ServerRequestContext[Any, Any]
 
@@ -62,19 +61,17 @@ class ToolServer(Server[Any]):
         self.exposed = exposed
         self._request_meta = tuple(request_meta)
         self._tool_meta = tuple(tool_meta)
-        self._bus = InMemorySubscriptionBus()
-        self._connections: set[Any] = set()
-        self._told = exposed.version
+        self._changes = ListChanges(exposed)
         super().__init__(
             name,
             version=version,
-            title=title,
-            instructions=instructions,
+            title=writable(title),
+            instructions=writable(instructions),
             lifespan=_watching,
             get_tool_input_schema=self._input_schema,
             on_list_tools=self._list,
             on_call_tool=self._call,
-            on_subscriptions_listen=ListenHandler(self._bus) if exposed.can_change else None,
+            on_subscriptions_listen=self._changes.on_listen if exposed.can_change else None,
         )
         # The SDK's own spans would double ours, and hold the texts of errors.
         self.middleware = [each for each in self.middleware if type(each).__name__ != "OpenTelemetryMiddleware"]
@@ -167,25 +164,12 @@ class ToolServer(Server[Any]):
         if ctx.method == "tools/list" and isinstance(result, dict):
             annotate_direct(result)
         elif ctx.method == "notifications/initialized" and self.exposed.can_change:
-            connection = ctx.session._connection
-            self._connections.add(connection)
-            connection.exit_stack.callback(self._connections.discard, connection)
+            self._changes.add(ctx.session._connection)
         return result
-
-    # Changes ---------------------------------------------------------------------------------------------------------
 
     async def watch(self) -> None:
         """Tell clients when a registry has changed; runs as long as the server is served."""
-        while True:
-            await anyio.sleep(WATCH_SECONDS)
-            version = self.exposed.version
-            if version != self._told:
-                self._told = version
-                await self._bus.publish(ToolsListChanged())
-                for connection in list(self._connections):
-                    # A client that does not read must not keep the others from being told.
-                    with anyio.move_on_after(1.0):
-                        await connection.notify("notifications/tools/list_changed", None)
+        await self._changes.watch()
 
 
 @asynccontextmanager

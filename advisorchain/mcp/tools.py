@@ -12,8 +12,9 @@ from weakref import WeakKeyDictionary, ref
 import anyio
 
 from ..errors import ConfigurationError, McpError
-from ..exchange import RETURN_DIRECT, ChatRequest, ToolSet
+from ..exchange import RETURN_DIRECT, ChatRequest
 from ..shield import in_trio
+from ..tool_set import ToolSet
 from ..tools.definition import Tool
 from .cleaning import cleaned
 from .connection import Connection
@@ -134,7 +135,11 @@ class McpTools:
                 group.start_soon(source.connection.aclose)
 
     async def __aenter__(self) -> Self:
-        await self.listed()
+        try:
+            await self.listed()
+        except BaseException:  # nobody will leave what was never entered
+            await self.aclose()
+            raise
         return self
 
     async def __aexit__(

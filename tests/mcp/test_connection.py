@@ -18,7 +18,7 @@ import pytest
 from mcp_client import children, lines, lives, raw, result_of, until, wait_for
 from mcp_http import LegacyMcp, serving
 
-from advisorchain import ChatClient, ToolCall
+from advisorchain import ChatClient, ConfigurationError, ToolCall
 from advisorchain.mcp import McpServer, McpTools
 from advisorchain.testing import ScriptedModel
 
@@ -77,6 +77,18 @@ async def test_a_cancelled_block_leaves_no_child() -> None:
         group.start_soon(use)
         await started.wait()
         group.cancel_scope.cancel()
+    assert not children() - before
+
+
+async def test_a_block_that_is_never_entered_leaves_no_child() -> None:
+    before = children()
+    with pytest.raises(ConfigurationError, match="share a name"):
+        async with McpTools([raw("one"), raw("two")], prefix=None):
+            pytest.fail("two tools have one name")
+    assert not children() - before
+    with anyio.move_on_after(0.5):
+        async with McpTools([raw("one"), raw("two", slow={"tools/list": 5})]):
+            pytest.fail("it does not list its tools in time")
     assert not children() - before
 
 
@@ -258,7 +270,7 @@ def test_a_program_that_ends_after_sync_calls_leaves_no_child(tmp_path: Path) ->
 import sys
 sys.path[:0] = {[str(Path(__file__).parent.parent / "support")]!r}
 from mcp_client import raw
-from advisorchain import ChatClient, ToolCall
+from advisorchain import ChatClient, ConfigurationError, ToolCall
 from advisorchain.mcp import McpTools
 from advisorchain.testing import ScriptedModel
 client = ChatClient(ScriptedModel([[ToolCall("pid", {{}})], "done"]), tools=[McpTools([raw()])])
@@ -355,6 +367,20 @@ async def test_a_stopped_process_costs_the_call_timeout_and_is_killed_on_close(c
     assert "did not answer within 0.5 s" in (await call(tools, "add", {"a": 1, "b": 2})).content
     await tools.aclose()
     assert not lives(pid)
+
+
+async def test_a_server_that_reads_nothing_more_holds_nobody_up(mcp: Any, call: Any, quick_kill: None) -> None:
+    """Kind: telling the server that a call is given up takes longer than the call was given."""
+    tools = mcp(raw(deaf=["tools/list"], settings={"call_timeout": 0.5, "era": "legacy"}))
+    await tools.listed()
+    for size in (200_000, 1):  # the first fills the pipe
+        start = anyio.current_time()
+        assert "did not answer within 0.5 s" in (await call(tools, "add", {"a": 1, "b": 2, "c": "x" * size})).content
+        assert anyio.current_time() - start < 3
+    start = anyio.current_time()
+    with anyio.move_on_after(0.2):
+        await call(tools, "add", {"a": 1, "b": 2})
+    assert anyio.current_time() - start < 3
 
 
 async def test_a_call_that_is_given_up_is_cancelled_at_the_server(mcp: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ LISTS_NOTHING: dict[str, tuple[dict[str, Any], str]] = {
     "mute": ({"mute": ["server/discover", "initialize"]}, "could not be connected within 0.5 s"),
     "mute list": ({"mute": ["tools/list"]}, "did not list its tools within 0.5 s"),
     "slow": ({"slow": {"tools/list": 20}}, "did not list its tools within 0.5 s"),
-    "garbage": ({"garbage": ["tools/list"]}, "did not list its tools within 0.5 s"),
+    "garbage": ({"garbage": ["tools/list"]}, "could not list its tools. It says: the answer is no valid message"),
     "wrong id": ({"wrong_id": ["tools/list"]}, "did not list its tools within 0.5 s"),
     "exits": ({"exit_on": ["server/discover", "initialize"]}, "does not know initialize"),
     "exits at the list": ({"exit_on": ["tools/list"]}, "does not know tools/list"),
@@ -107,6 +108,25 @@ async def test_bytes_that_are_no_text_end_no_connection(mcp: Any, call: Any, tmp
     assert (await call(tools, "bytes")).content == "a��b"
     assert (await call(tools, "add", {"a": 1, "b": 2})).content == "3"
     assert len(lines(starts)) == 1
+
+
+NO_MESSAGE: dict[str, dict[str, Any]] = {
+    "a result that is a text": {"result": "nonsense"},
+    "a result that is nested too deeply": {"result": {"content": [], "x": json.loads("[" * 300 + "]" * 300)}},
+    "half a message": {"garbage": ["tools/call"]},
+}
+
+
+@pytest.mark.parametrize("case", NO_MESSAGE)
+async def test_an_answer_that_is_no_message_fails_at_once(case: str, mcp: Any, call: Any, tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    tools = mcp(raw(**NO_MESSAGE[case], starts=str(starts)))
+    await tools.listed()
+    begun = anyio.current_time()
+    message = await call(tools, "count")
+    assert message.is_error and "McpError" in message.content
+    assert anyio.current_time() - begun < 5
+    assert tools.status()[0].state == "connected" and len(lines(starts)) == 1
 
 
 async def test_a_server_without_tools_is_no_failure(mcp: Any) -> None:

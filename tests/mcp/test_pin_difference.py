@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisorchain.mcp.listed_tool import ListedTool
-from advisorchain.mcp.pinning import Pin, difference, fingerprint
+from advisorchain.mcp.pin import Pin, fingerprint
+from advisorchain.mcp.pin_difference import difference
 
 ADD = ListedTool(
     server="s",

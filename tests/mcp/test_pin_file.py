@@ -15,8 +15,8 @@ import anyio
 import pytest
 
 from advisorchain import ConfigurationError
+from advisorchain.mcp import Pin, PinFile, Pinning
 from advisorchain.mcp.listed_tool import ListedTool
-from advisorchain.mcp.pinning import Pin, PinFile, Pinning
 
 ADD = ListedTool(
     server="s",
@@ -161,7 +161,7 @@ async def test_many_tasks_lose_nothing(tmp_path: Path) -> None:
 PROCESS = """
 import asyncio, sys
 from advisorchain.mcp.listed_tool import ListedTool
-from advisorchain.mcp.pinning import PinFile, Pinning
+from advisorchain.mcp import PinFile, Pinning
 
 async def main(path, process):
     for number in range(15):

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from advisorchain import ConfigurationError
+from advisorchain.mcp import InMemoryPins, Pin, PinFile, Pinning, PinStore
 from advisorchain.mcp.listed_tool import ListedTool
-from advisorchain.mcp.pinning import InMemoryPins, Pin, PinFile, Pinning, PinStore, fingerprint
+from advisorchain.mcp.pin import fingerprint
 
 ADD = ListedTool(
     server="s",

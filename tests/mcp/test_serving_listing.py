@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,9 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from advisorchain import ChatClient, ChatRequest, ConfigurationError, Tool, ToolRegistry, chat_advisor, tool
+from advisorchain.mcp import McpServer, McpTools
+from advisorchain.mcp.exposure import ExposedTools
+from advisorchain.mcp.list_changes import TELL_SECONDS, WATCH_SECONDS, ListChanges
 from advisorchain.mcp.serving import mcp_server
 from advisorchain.testing import ScriptedModel
 
@@ -225,6 +230,58 @@ async def test_a_client_is_told_when_a_registry_changes(mode: str) -> None:
         assert (await client.call_tool("print_order", {"order": 2})).content[0].text == "order 2"
         registry.unregister("weather")
         assert await names(client) == ["print_order"]
+
+
+def test_clients_on_two_event_loops_are_told_each_on_its_own(mode: str) -> None:
+    """Kind: what belongs to one event loop is touched from another; trio refuses that, and asyncio wakes nobody."""
+    registry = ToolRegistry([weather])
+    server = mcp_server(registry)
+    sound: list[str] = []
+    ready = threading.Barrier(2, timeout=20)
+
+    async def main(backend: str) -> None:
+        async with McpTools([McpServer.in_process(server, era=mode, list_ttl=None)]) as tools:
+            for each in (weather, print_order):
+                await anyio.to_thread.run_sync(ready.wait)
+                if backend == "trio" and each is print_order:
+                    registry.register(print_order)
+                with anyio.fail_after(10):
+                    while each.name not in [tool.name for tool in await tools.listed()]:  # noqa: ASYNC110
+                        await anyio.sleep(0.05)
+            sound.append(backend)
+            await anyio.to_thread.run_sync(ready.wait)  # no watch ends before both are told
+
+    others = threading.Thread(target=anyio.run, args=(main, "asyncio"))
+    others.start()
+    anyio.run(main, "trio", backend="trio")
+    others.join()
+    assert sorted(sound) == ["asyncio", "trio"]
+
+
+async def test_a_client_that_does_not_read_keeps_no_other_from_being_told() -> None:
+    class Client:
+        def __init__(self, reads: bool) -> None:
+            self.reads = reads
+            self.exit_stack = AsyncExitStack()
+
+        async def notify(self, method: str, params: None) -> None:
+            if not self.reads:
+                await anyio.sleep_forever()
+            told.set()
+
+    registry = ToolRegistry([weather])
+    changes = ListChanges(ExposedTools(registry))
+    told = anyio.Event()
+    clients = [Client(reads=number == 9) for number in range(10)]
+    for client in clients:
+        changes.add(client)
+    async with anyio.create_task_group() as group:
+        group.start_soon(changes.watch)
+        await anyio.wait_all_tasks_blocked()
+        registry.register(print_order)
+        with anyio.fail_after(WATCH_SECONDS + 0.9 * TELL_SECONDS):
+            await told.wait()
+        group.cancel_scope.cancel()
 
 
 async def test_a_registry_that_comes_to_clash_does_not_end_the_serving(

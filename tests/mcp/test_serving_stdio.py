@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 TOOLS = '''
 import os, subprocess, sys, time
 import anyio
-from advisorchain import ToolContext, tool
+from advisorchain import ToolContext, ToolError, tool
 from advisorchain.advisors import AuditAdvisor
 from advisorchain.audit import JsonLinesSink
 
@@ -78,7 +78,13 @@ async def plain() -> str:
     return "plain"
 
 
-TOOLS = [noisy, count, stuck, plain]
+@tool(description="Half \\ud83d.", title="Half \\ud83d")
+async def halves(context: ToolContext) -> str:
+    await context.progress(1, 2, "half \\ud83d")
+    raise ToolError("half \\ud83d")
+
+
+TOOLS = [noisy, count, stuck, plain, halves]
 AUDIT = [AuditAdvisor(JsonLinesSink("audit.jsonl"))]
 '''
 
@@ -137,7 +143,8 @@ async def test_a_client_starts_it_and_calls(mode: str, folder: Path) -> None:
 
     with anyio.fail_after(60):
         async with Client(server, mode=mode) as client:
-            assert [each.name for each in (await client.list_tools()).tools] == ["noisy", "count", "stuck", "plain"]
+            names = [each.name for each in (await client.list_tools()).tools]
+            assert names == ["noisy", "count", "stuck", "plain", "halves"]
             result = await client.call_tool("noisy", {"text": "hello"})
             assert result.content[0].text == "hello '' b''"
             with anyio.move_on_after(1):
@@ -202,6 +209,25 @@ def test_malformed_messages_do_not_end_it(folder: Path) -> None:
     assert all(json.loads(line)["jsonrpc"] == "2.0" for line in out.splitlines())
     assert "Traceback" not in err
     assert running.returncode == 0
+
+
+def test_half_an_emoji_from_the_client_costs_no_call(folder: Path) -> None:
+    with process(folder) as running:
+        hello(running)
+        send(running, "tools/call", 2, name="noisy", arguments={"text": "half \ud83d whole \U0001f600"})
+        assert receive(running)["result"]["content"][0]["text"].startswith("half \ufffd whole \U0001f600 ")
+
+
+def test_what_cannot_be_written_does_not_end_it(folder: Path) -> None:
+    with process(folder) as running:
+        hello(running)
+        send(running, "tools/list", 2)
+        assert receive(running)["result"]["tools"][-1]["description"] == "Half ?."
+        send(running, "tools/call", 3, name="halves", arguments={}, _meta={"progressToken": 5})
+        assert receive(running)["params"]["message"] == "half ?"
+        assert receive(running)["result"]["content"][0]["text"] == "half ?"
+        send(running, "ping", 4)
+        assert receive(running)["result"] == {}
 
 
 def test_a_client_that_goes_ends_a_running_call(folder: Path) -> None:

@@ -12,6 +12,7 @@ Started as ``python raw.py '{"name": ..., "habits": {...}}'``. Habits:
     page: tools per page                            child: it starts a child process of its own, told by `family`
     starts: a file that gets a line for each start  calls: a file that gets a line for each call
     cancelled: a file that gets a line for each notifications/cancelled
+    deaf: methods after which it reads nothing more
     told: after these tools it says that the list has changed
     fail: answers every call with this JSON-RPC error code
     result: answers every call with this result
@@ -216,6 +217,8 @@ def main() -> None:
             note("cancelled", str(request["params"].get("requestId")))
         elif method is not None:
             threading.Thread(target=answer, args=(request,), daemon=True).start()
+            if method in HABITS.get("deaf", ()):
+                time.sleep(600)
     while HABITS.get("ignore_term"):
         time.sleep(1)
 

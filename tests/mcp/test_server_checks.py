@@ -1,0 +1,179 @@
+"""Settings of an `McpServer` that make no sense are refused when it is made, and no secret is repeated."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp_client import raw
+from mcp_http import LegacyMcp, serving
+
+from advisorchain import ChatClient, ConfigurationError
+from advisorchain.mcp import McpServer, McpTools
+from advisorchain.testing import ScriptedModel
+
+URL = "https://shop.example.com/mcp"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"trusted": "no"}, "trusted must be True or False (is 'no')"),
+        ({"instructions": 1}, "instructions must be True or False"),
+        ({"max_tools": True}, "max_tools must be an int of at least 1"),
+        ({"list_ttl": "300"}, "list_ttl must be over 0 seconds, or None"),
+        ({"connect_timeout": float("nan")}, "connect_timeout must be over 0 seconds (is nan)"),
+        ({"roots": "/srv"}, "roots must be a list of paths (is '/srv')"),
+        ({"meta": ["tenant"]}, "meta must be context keys by the key of _meta"),
+        ({"meta": {"tenant": 5}}, "meta must be context keys by the key of _meta"),
+        ({"elicitation": True}, "elicitation must be an async function"),
+        ({"sampling": ChatClient(ScriptedModel([]))}, "sampling must be Sampling(client)"),
+        ({"overrides": {"add": True}}, "overrides must be settings by tool"),
+        ({"overrides": {"add": {"timeout": "5"}}}, "overrides of 'add': timeout must be over 0 seconds"),
+        ({"overrides": {"add": {"return_direct": "yes"}}}, "overrides of 'add': return_direct must be True or False"),
+        ({"overrides": {"add": {"read_only": "yes"}}}, "overrides of 'add': read_only must be True or False, or None"),
+        ({"overrides": {"add": {"description": 5}}}, "overrides of 'add': description must be a text"),
+        ({"overrides": {"add": {"tags": "math"}}}, "overrides of 'add': tags must be a list of texts"),
+        ({"overrides": {"add": {"parallel": None}}}, "overrides of 'add': parallel must be True or False"),
+        ({"overrides": {"add": {"max_result_chars": -1}}}, "overrides of 'add': max_result_chars must be an int of"),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_is_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        raw("shop", settings=settings)
+    assert str(caught.value).startswith(f"MCP server 'shop': {said}")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: McpServer.stdio("python", None),  # type: ignore[arg-type]
+        lambda: McpServer.stdio("python", ["x.py"], env={"PORT": 8080}),  # type: ignore[dict-item]
+        lambda: McpServer.in_process(object()),
+        lambda: McpServer.in_process([]),
+        lambda: McpServer.http(URL, headers="X-Key: 5"),  # type: ignore[arg-type]
+        lambda: McpServer.http(URL, headers={"X-Key": 5}),  # type: ignore[dict-item]
+        lambda: McpServer.http(URL, headers={"X Key": "5"}),
+        lambda: McpServer.http(URL, auth=5),
+    ],
+)
+def test_what_is_no_server_is_refused(make: Callable[[], Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"McpServer\.|MCP server"):
+        make()
+
+
+def test_settings_that_make_sense_are_taken() -> None:
+    nothing = dict.fromkeys(("title", "description", "tags", "read_only", "timeout", "max_result_chars"))
+    server = raw(settings={"overrides": {"add": nothing}, "roots": [Path("/srv"), "file:///x"], "list_ttl": None})
+    assert server.overrides == {"add": nothing}
+    for value in ("", "x", "Bearer a.b-c=", "a b\tc", 'W/"tag"'):
+        assert McpServer.http(URL, headers={"X-Key": value}).headers == {"X-Key": value}
+
+
+async def test_a_directory_that_is_not_there_is_not_a_command_that_is_not_there(mcp: Any) -> None:
+    tools = mcp(raw("shop").replace(cwd="/no/such/directory"))
+    assert not await tools.listed()
+    assert "its directory cannot be used (FileNotFoundError); see cwd=" in str(tools.status()[0].error)
+
+
+# Secrets -------------------------------------------------------------------------------------------------------------
+
+BROKEN = ["SECRET\n", "SECRET\r\nX-Other: 1", " SECRET", "SECRET ", "SECRET\x00", "SECRET\u2026"]
+
+
+@pytest.mark.parametrize("value", BROKEN)
+def test_a_header_that_http_does_not_allow_is_refused_without_its_value(value: str) -> None:
+    with pytest.raises(ConfigurationError, match="header 'X-Key'") as caught:
+        McpServer.http(URL, headers={"X-Key": value})
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_token_as_auth_is_refused_without_its_value() -> None:
+    with pytest.raises(ConfigurationError, match="a token goes into headers=") as caught:
+        McpServer.http(URL, auth="SECRET")
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        *[({"X-Key": value}, "header 'X-Key'") for value in BROKEN],
+        ({"X-Key": 5}, "texts by name"),
+        ("SECRET", "texts by name"),
+    ],
+)
+async def test_a_function_that_gives_no_headers_is_told_without_their_values(
+    mcp: Any, kind: str, given: Any, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def headers() -> Any:
+        return given
+
+    tools = mcp(getattr(McpServer, kind)("http://127.0.0.1:9/mcp", headers=headers))
+    with caplog.at_level(logging.INFO, "advisorchain"):
+        assert not await tools.listed()
+    error = str(tools.status()[0].error)
+    assert said in error and "SECRET" not in error + caplog.text
+
+
+async def test_a_function_of_headers_that_is_not_async_is_told(mcp: Any) -> None:
+    tools = mcp(McpServer.http("http://127.0.0.1:9/mcp", headers=lambda: {"X-Key": "5"}))  # type: ignore[arg-type]
+    assert not await tools.listed()
+    assert "headers= must be an async function" in str(tools.status()[0].error)
+
+
+# Tokens that expire --------------------------------------------------------------------------------------------------
+
+
+class Tokens:
+    """A server that accepts one token, and the async function that gives it; each token is asked for once."""
+
+    def __init__(self) -> None:
+        self.server = LegacyMcp([{"name": "count", "inputSchema": {"type": "object"}}])
+        self.valid = "t1"
+        self.asked = 0
+
+    async def headers(self) -> dict[str, str]:
+        await anyio.lowlevel.checkpoint()
+        self.asked += 1
+        return {"Authorization": f"Bearer {self.valid}"}
+
+    def __call__(self, method: str, path: str, headers: dict[str, str], message: Any) -> Any:
+        if headers.get("authorization") != f"Bearer {self.valid}":
+            return 401, {}, "no"
+        return self.server(method, path, headers, message)
+
+
+async def test_a_token_that_has_expired_is_asked_for_anew_and_no_call_is_lost(call: Any) -> None:
+    tokens = Tokens()
+    with serving(tokens) as http:
+        async with McpTools([McpServer.http(http.url + "/mcp", headers=tokens.headers, era="legacy")]) as tools:
+            assert (await call(tools, "count")).content == "done"
+            assert tokens.asked == 1
+            for number in (2, 3):
+                tokens.valid = f"t{number}"
+                assert (await call(tools, "count")).content == "done"
+                assert (await call(tools, "count")).content == "done"
+                assert tokens.asked == number
+    assert tokens.server.calls == 5
+
+
+async def test_a_token_that_stays_wrong_is_asked_for_once_a_call_and_told(mcp: Any, call: Any) -> None:
+    tokens = Tokens()
+
+    async def headers() -> dict[str, str]:
+        tokens.asked += 1
+        return {"Authorization": "Bearer t1"}
+
+    with serving(tokens) as http:
+        async with McpTools([McpServer.http(http.url + "/mcp", headers=headers, era="legacy")]) as tools:
+            tokens.valid = "t2"
+            asked, seen = tokens.asked, len(http.seen)
+            assert (await call(tools, "count")).is_error
+            assert tokens.asked == asked + 1
+            assert len(http.seen) == seen + 1  # the same token is not sent twice
+    assert tokens.server.calls == 0
