@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from .explain_names import plain
+from .explain_names import columns, padded, plain
 from .order import Order
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class ChainExplanation:
         raise ConfigurationError(f"Unknown format {format!r}; use 'text', 'mermaid', 'svg' or 'json'.")
 
     def __str__(self) -> str:
-        width = max([len(plain(row.name)) for row in self.rows] + [len(plain(self.model)), 5])
+        width = max([columns(plain(row.name)) for row in self.rows] + [columns(plain(self.model)), 5])
         kinds = {"chat": "chat", "tool": "tool", "both": "chat + tool"}
         lines = ["order  " + "advisor".ljust(width + 4) + "where    wraps"]
         depth = "  "
@@ -86,16 +86,16 @@ class ChainExplanation:
             where = {"loop": "loop", "no loop": "-"}.get(row.position, row.position)
             hold = "  holds streamed text" if row.streams == "hold" else ""
             name = f"{mark}{plain(row.name)}"
-            lines.append(f"{row.order:>5}{depth}{name.ljust(width + 4)}{where.ljust(9)}{kinds[row.wraps]}{hold}")
+            lines.append(f"{row.order:>5}{depth}{padded(name, width + 4)}{where.ljust(9)}{kinds[row.wraps]}{hold}")
         mark = "│ " if self.loop else ""
-        lines.append(f"{int(Order.MODEL):>5}{depth}{(mark + plain(self.model)).ljust(width + 4)}{'model'.ljust(9)}-")
+        lines.append(f"{int(Order.MODEL):>5}{depth}{padded(mark + plain(self.model), width + 4)}{'model'.ljust(9)}-")
         if self.tools or self.providers:
             lines.append("")
             lines.append("tools")
-            tool_width = max((len(plain(tool.name)) for tool in self.tools), default=0)
+            tool_width = max((columns(plain(tool.name)) for tool in self.tools), default=0)
             for tool in self.tools:
                 direct = f"  return direct ({plain(tool.return_direct_from)})" if tool.return_direct else ""
-                lines.append(f"  {plain(tool.name).ljust(tool_width)}  {plain(tool.origin)}{direct}")
+                lines.append(f"  {padded(plain(tool.name), tool_width)}  {plain(tool.origin)}{direct}")
         lines += [f"  {plain(provider)} is asked once per turn" for provider in self.providers]
         return "\n".join(lines)
 

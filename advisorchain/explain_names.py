@@ -22,6 +22,11 @@ def columns(text: str) -> int:
     )
 
 
+def padded(text: str, width: int) -> str:
+    """The text with spaces behind it, so that it takes so many columns."""
+    return text + " " * (width - columns(text))
+
+
 def cut(name: str, most: int) -> str:
     """The plain name in at most ``most`` columns; a cut is marked."""
     name = plain(name)

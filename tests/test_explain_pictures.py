@@ -34,6 +34,7 @@ from advisorchain.advisors import (
 )
 from advisorchain.audit import LoggingSink
 from advisorchain.explain import AdvisorRow, ChainExplanation, ToolRow
+from advisorchain.explain_names import columns
 from advisorchain.memory import InMemoryStore
 from advisorchain.testing import ScriptedModel
 
@@ -235,6 +236,12 @@ def test_a_name_of_several_lines_is_one_line_of_the_text() -> None:
     text = hostile("two\nlines\x1b[31m").format("text")
     assert "  ↻ two lines [31m" in text and "\x1b" not in text
     assert len(text.splitlines()) == 9
+
+
+def test_columns_of_the_text_stand_below_each_other_in_any_script() -> None:
+    lines = str(hostile("顾问一二三")).splitlines()[:5]
+    where = ("where", "outside", "loop ", "inside", "model")
+    assert {columns(line[: line.index(word)]) for line, word in zip(lines, where, strict=True)} == {21}
 
 
 def test_the_picture_in_the_documentation_is_the_one_of_today() -> None:

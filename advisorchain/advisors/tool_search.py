@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from ..advisor import Advisor
 from ..async_callable import passes_on
-from ..context import ContextKey, Turn, TurnEnd
+from ..context import ContextKey, Turn
 from ..errors import ConfigurationError, ToolError
-from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolSet
+from ..exchange import ChatNext, ChatRequest, ChatResponse
 from ..invocation import ToolResult
 from ..memory.store import MemoryStore
-from ..messages import Message, SystemMessage
+from ..messages import Message, SystemMessage, with_paragraph
 from ..order import Order
 from ..setting_checks import check_number
 from ..tool_index.catalogue import Catalogue, Catalogues, found_in, indexes_for
@@ -24,9 +24,11 @@ from ..tool_index.discoveries import FOUND, Discoveries
 from ..tool_index.index import ToolIndex
 from ..tool_index.kept_tools import KeptTools, store_of
 from ..tool_index.search_tool import NAME, SearchTool, ToolQuery, found_text
+from ..tool_set import ToolSet
 from ..tools.batch import offer_of
 from ..tools.definition import Tool, ToolContext
 from ..tools.execution import UnknownTool
+from ..turn_end import TurnEnd
 
 logger = logging.getLogger("advisorchain")
 
@@ -152,7 +154,7 @@ class ToolSearchAdvisor(Advisor):
             if other.trusted:
                 raise ConfigurationError(
                     f"Advisor {self.name!r} brings a tool {NAME!r}, and there is another one: {other!r}. Rename it "
-                    "with tool.replace(name=...)."
+                    "with tool.replace(name=...), or with McpTools(..., prefix='always') if it is a server's."
                 )
             # A stranger's choice of a name must not end the turn.
             logger.warning("Advisor %r leaves out %r: its own tool is named %r.", self.name, other, NAME)
@@ -235,8 +237,7 @@ class ToolSearchAdvisor(Advisor):
             return (alone, *messages)
         guided = self._guided
         if guided is None or guided[0] is not first:
-            text = f"{first.text}\n\n{alone.text}"
-            self._guided = guided = (first, first.model_copy(update={"content": text}))
+            self._guided = guided = (first, with_paragraph(first, alone.text))
         return (guided[1], *messages[1:])
 
     async def _answer_hidden(self, search: Discoveries, sent: ChatRequest, response: ChatResponse[Any]) -> None:

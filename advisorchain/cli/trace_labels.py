@@ -18,7 +18,11 @@ NAMES = {
 """The style of what follows the first word of a name."""
 
 _ARGUMENTS, _STATUS, _NOTE = 60, 160, 120
+_LONGEST = 1e9
+"""Seconds; what is longer, or not a number, is no time."""
 _CALL_NEXT = "advisorchain.call_next"
+_NO_FAILURES = ("returned", "running")
+"""How a call before may have ended, besides with an error: the type of that is told."""
 _USUAL_ENDS = ("stop", "tool_call", "tool_calls", "tool_use", "end_turn", "final")
 
 
@@ -75,7 +79,7 @@ def _parts(span: TraceSpan) -> Iterator[Text]:
         if tokens := _tokens(attributes, "gen_ai.usage"):
             yield Text(tokens, "green")
         first = attributes.get("gen_ai.response.time_to_first_chunk")
-        if isinstance(first, int | float):
+        if isinstance(first, int | float) and 0 <= first < _LONGEST:
             yield Text(f"first chunk {duration(first)}", "dim")
         ends = attributes.get("gen_ai.response.finish_reasons")
         unusual = [one_line(str(end)) for end in ends if end not in _USUAL_ENDS] if isinstance(ends, list) else []
@@ -86,7 +90,6 @@ def _parts(span: TraceSpan) -> Iterator[Text]:
     for name, word in (
         ("gen_ai.memory.record.count", "records"),
         ("advisorchain.retrieval.hits", "hits"),
-        ("advisorchain.tool_search.hits", "hits"),
     ):
         if isinstance(attributes.get(name), int):
             yield Text(f"{attributes[name]} {word}", "dim")
@@ -97,11 +100,8 @@ def _again(span: TraceSpan) -> str:
     calls = span.attributes.get("advisorchain.advisor.next_calls")
     if span.attributes.get("advisorchain.tool_loop") is True or not isinstance(calls, int) or calls < 2:
         return ""
-    kinds = dict.fromkeys(
-        one_line(str(event.attributes["error.type"]))
-        for event in span.events
-        if event.name == _CALL_NEXT and "error.type" in event.attributes
-    )
+    ends = [event.attributes.get(f"{_CALL_NEXT}.previous") for event in span.events if event.name == _CALL_NEXT]
+    kinds = dict.fromkeys(one_line(end) for end in ends if isinstance(end, str) and end not in _NO_FAILURES)
     return f"↻ {calls} calls" + (f" after {', '.join(kinds)}" if kinds else "")
 
 

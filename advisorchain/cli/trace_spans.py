@@ -7,6 +7,7 @@ microseconds and no instrumentation scope; the second has both, nanoseconds and 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import SpanContext
 
+logger = logging.getLogger("advisorchain")
 
 LONGEST_LINE = 64 << 20
 """Bytes of a line that are read; also what ends the reading of a device that never ends."""
@@ -97,12 +99,15 @@ def span_of(readable: ReadableSpan) -> TraceSpan:
 def read_spans(path: str | Path) -> list[TraceSpan]:
     """The spans of a trace file, in its order; empty lines, and OTLP lines with logs or metrics, are passed over.
 
+    A last line that is not whole, because it is still being written or its writer was killed, is left out, with a
+    warning in the log.
+
     Raises:
         TraceFileError: there is no such file, it is a directory or no text, it has no span, or a line is wrong.
     """
     path = Path(path)
     spans: list[TraceSpan] = []
-    number = 0
+    number, line = 0, b""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), 1):
@@ -113,10 +118,12 @@ def read_spans(path: str | Path) -> list[TraceSpan]:
                 if line.strip():
                     spans += [_span(fields) for fields in spans_of_line(line)]
     except LineProblem as exc:
-        raise TraceFileError(
-            f"{path}, line {number}: {exc}. A trace file has one span per line, as --trace-file writes it, "
-            "or one OTLP JSON export per line."
-        ) from None
+        if not spans or line.endswith(b"\n") or len(line) > LONGEST_LINE:
+            raise TraceFileError(
+                f"{path}, line {number}: {exc}. A trace file has one span per line, as --trace-file writes it, "
+                "or one OTLP JSON export per line."
+            ) from None
+        logger.warning("The last line of %s is not whole, and is left out: %s.", path, exc)
     except OSError as exc:
         raise TraceFileError(f"Cannot read the trace file {path}: {exc.strerror or exc}.") from exc
     if not spans:

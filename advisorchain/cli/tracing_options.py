@@ -63,6 +63,8 @@ class TracingOptions:
                 raise UsageProblem(f"{name} {str(path)!r}: that is a directory.")
             if not path.absolute().parent.is_dir():
                 raise UsageProblem(f"{name} {str(path)!r}: there is no directory {str(path.parent)!r}.")
+        if self.html is not None and self.file is not None and self.html.resolve() == self.file.resolve():
+            raise UsageProblem(f"--trace-html and --trace-file need a file each: both name {str(self.file)!r}.")
 
     @property
     def wanted(self) -> bool:

@@ -12,6 +12,7 @@ from ..exchange import ChatRequest, ChatResponse
 from ..messages import SystemMessage
 from . import content, names
 from .attributes import finish_reason
+from .safe_values import safe_number
 
 logger = logging.getLogger("advisorchain.telemetry")
 
@@ -71,6 +72,17 @@ class Capture:
 
 def _structure(text: str) -> Any:
     try:
-        return from_json(text)
+        return _sendable(from_json(text))
     except ValueError:  # a redaction has made it a plain text
         return text
+
+
+def _sendable(value: Any) -> Any:
+    """JSON has larger numbers than a log record may: a model writes what it likes."""
+    if isinstance(value, int):
+        return safe_number(value)
+    if isinstance(value, list):
+        return [_sendable(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _sendable(item) for name, item in value.items()}
+    return value

@@ -28,7 +28,9 @@ from ..tools.definition import Tool
 from .failures import error_text
 
 CUTS = (16_384, 4_096, 1_024, 256, 64)
-"""Characters that a text keeps, tried one after the other until the whole fits."""
+"""Characters that a text keeps, and items that a list inside of something keeps, tried one after the other until the
+whole fits."""
+_DEEPEST = 32
 
 
 def bounded(build: Callable[[int], Any], max_bytes: int) -> str:
@@ -102,8 +104,8 @@ def tool_definitions(tools: Iterable[Tool], limit: int) -> list[dict[str, Any]]:
     ]
 
 
-def plain(value: Any, limit: int, depth: int = 32) -> Any:
-    """A value as JSON data with its texts cut; deeper than ``depth`` it is cut off."""
+def plain(value: Any, limit: int, depth: int = _DEEPEST) -> Any:
+    """A value as JSON data with its texts cut, and the lists inside it; deeper than ``depth`` it is cut off."""
     if isinstance(value, str):
         return cut(value, limit)
     if value is None or isinstance(value, bool | int | float):
@@ -113,7 +115,9 @@ def plain(value: Any, limit: int, depth: int = 32) -> Any:
     if isinstance(value, Mapping):
         return {cut(str(key), limit): plain(item, limit, depth - 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item, limit, depth - 1) for item in value]
+        items = value if depth == _DEEPEST else value[:limit]
+        kept = [plain(item, limit, depth - 1) for item in items]
+        return kept if len(items) == len(value) else [*kept, f"… ({len(value) - limit} more)"]
     if isinstance(value, bytes | bytearray):
         return f"({len(value)} bytes)"
     try:

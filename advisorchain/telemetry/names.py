@@ -84,6 +84,8 @@ REQUEST_OPTIONS = {
 }
 """By field of `ChatOptions`."""
 
+_TOO_MANY = 2**63
+"""No exporter takes such numbers."""
 _USAGE = (
     ("input_tokens", "input_tokens"),
     ("output_tokens", "output_tokens"),
@@ -93,15 +95,19 @@ _USAGE = (
 )
 
 
-def usage_attributes(usage: Usage | None, prefix: str) -> dict[str, Any]:
+def usage_attributes(usage: Usage, prefix: str) -> dict[str, Any]:
     """Usage under ``gen_ai.usage`` (a model call) or ``gen_ai.aggregated_usage`` (a turn); what is missing is missing.
 
     The turn's has a name of its own: backends add up ``gen_ai.usage`` over a trace.
     """
-    if usage is None:
-        return {}
-    counts = ((name, getattr(usage, field)) for field, name in _USAGE)
+    counts = ((name, token_count(usage, field)) for field, name in _USAGE)
     return {f"{prefix}.{name}": count for name, count in counts if count is not None}
+
+
+def token_count(usage: Usage, field: str) -> int | None:
+    """A field of the usage; None when the provider told none, or a number that cannot be one of tokens."""
+    count = getattr(usage, field, None)
+    return count if type(count) is int and 0 <= count < _TOO_MANY else None
 
 
 MCP_METHODS = frozenset({

@@ -97,7 +97,7 @@ class Telemetry:
             raise ConfigurationError(f"advisor_spans must be one of {get_args(AdvisorSpans)}, not {advisor_spans!r}.")
         check_number("max_content_bytes", max_content_bytes, least=256, whole=True)
         check_function("redact", redact, "an attribute's name and its value")
-        if iscoroutinefunction(redact):
+        if iscoroutinefunction(redact) or iscoroutinefunction(getattr(type(redact), "__call__", None)):  # noqa: B004
             raise ConfigurationError("redact must not be async: spans end where nothing can be awaited.")
         for what, provider, method in (
             ("tracer_provider", tracer_provider, "get_tracer"),
@@ -112,6 +112,7 @@ class Telemetry:
         self.redact = redact
         self.advisor_spans: AdvisorSpans = advisor_spans
         self.chunk_metrics = chunk_metrics
+        self._events_alone = logger_provider is not None or self.capture_content in ("event", "both")
         self._tracing: tuple[tuple[Any, ...], Tracing | None] = ((), None)
 
     def with_providers(self, tracer_provider: Any, meter_provider: Any) -> Telemetry:
@@ -131,10 +132,12 @@ class Telemetry:
             tracers = _global("opentelemetry.trace", trace.get_tracer_provider)
         if meters is None and not _is_unset(_internal, "_METER_PROVIDER", _PROVIDER_VARIABLES[1]):
             meters = _global("opentelemetry.metrics", metrics.get_meter_provider)
-        if tracers is None and meters is None:
+        if tracers is None and meters is None and not self._events_alone:
             return None
         if loggers is None and (logs := sys.modules.get("opentelemetry._logs")) is not None:
             loggers = _global("opentelemetry._logs", logs.get_logger_provider)
+        if tracers is None and meters is None and loggers is None:
+            return None
         providers = (tracers, meters, loggers)
         known, tracing = self._tracing
         if known != providers:

@@ -48,9 +48,12 @@ def _scalar(value: Any) -> str | bool | int | float:
     if kind is float or kind is bool:
         return value  # type: ignore[no-any-return]
     if kind is int:
-        return value if -_LARGEST <= value < _LARGEST else _number_text(value)
+        return safe_number(value)
     return safe_text(value)
 
 
-def _number_text(number: int) -> str:
+def safe_number(number: int) -> int | str:
+    """The number, or its text when it has more bits than exporters take."""
+    if -_LARGEST <= number < _LARGEST:
+        return number
     return hex(number)[:MAX_NAME_CHARS]  # Python refuses to write very long ones in decimals

@@ -52,7 +52,7 @@ class Tracing:
         self, client: str, request: ChatRequest, run: Callable[[], Awaitable[ChatResponse[Any]]]
     ) -> ChatResponse[Any]:
         """``invoke_agent {client}``."""
-        turn = request.context.turn
+        turn, client = request.context.turn, safe_text(client, MAX_NAME_CHARS)
         attributes: dict[str, Any] = {
             names.OPERATION: "invoke_agent",
             names.AGENT: client,
@@ -70,7 +70,7 @@ class Tracing:
                     self._capture.put(work.late, names.INPUT_MESSAGES, content.input_messages, turn.messages)
                 try:
                     response = await run()
-                    work.late[names.STOP_REASON] = response.stop_reason
+                    work.late[names.STOP_REASON] = safe_text(response.stop_reason, MAX_NAME_CHARS)
                     if self._on_spans and work.recording:
                         self._capture.answer(work.late, response)
                     return response
@@ -220,8 +220,7 @@ class Tracing:
             if (model := answered(response, "model")) is not None:
                 about[names.RESPONSE_MODEL] = safe_text(model)
             for kind in ("input", "output"):
-                tokens = getattr(response.usage, f"{kind}_tokens", None)
-                if tokens is not None:
+                if (tokens := names.token_count(response.usage, f"{kind}_tokens")) is not None:
                     instruments.tokens.record(tokens, {**about, names.TOKEN_TYPE: kind})
         instruments.model.record(work.seconds, about)
         if first is not None and first.seconds is not None:
@@ -378,7 +377,7 @@ class Tracing:
 
 def _told(work: Work, about: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes of a measurement: with the kind of the error, if there was one."""
-    return {**about} if work.failed is None else {**about, names.ERROR_TYPE: work.failed}
+    return {**about} if work.failed is None else {**about, names.ERROR_TYPE: safe_text(work.failed, MAX_NAME_CHARS)}
 
 
 def _failure_of(result: ToolResult, described: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from pydantic_core import to_json
 
 from ..errors import ConfigurationError
-from ..exchange import ToolSet
+from ..tool_set import ToolSet
 from ..tools.definition import Tool
 from .index import ToolIndex
 

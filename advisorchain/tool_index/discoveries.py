@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..exchange import ToolSet
 from ..invocation import ToolResult
 from ..memory.store import MemoryStore
+from ..tool_set import ToolSet
 from .catalogue import Catalogue
 from .search_tool import NAME
 

@@ -44,7 +44,9 @@ class KeptTools:
             return []
         found: dict[str, None] = {}
         for message in history:
-            found.update(dict.fromkeys(_names(message.text)))
+            for name in _names(message.text):
+                found.pop(name, None)  # found once more: it is the latest again
+                found[name] = None
         return list(found)[-self._most :]
 
     async def add(self, store: MemoryStore | None, owner: str, turn_id: str, names: Sequence[str]) -> None:

@@ -22,6 +22,9 @@ from advisorchain import (
     ConfigurationError,
     ContextKey,
     Order,
+    ProviderPart,
+    SystemMessage,
+    TextPart,
     Tool,
     ToolCall,
     ToolInvocation,
@@ -29,6 +32,7 @@ from advisorchain import (
     ToolNext,
     ToolRegistry,
     ToolResult,
+    UserMessage,
     chat_advisor,
     tool_advisor,
 )
@@ -39,6 +43,7 @@ from advisorchain.advisors import (
     ToolFilterAdvisor,
     ToolSearchAdvisor,
 )
+from advisorchain.advisors.tool_search import GUIDANCE
 from advisorchain.memory import InMemoryStore, SqliteStore
 from advisorchain.memory.store import History
 from advisorchain.testing import ScriptedModel
@@ -581,6 +586,24 @@ async def test_a_scope_of_users(run: Any, scope: Any, stored: bool) -> None:
         await run(client, "Go", context=context)
     trains, weather = [NAME, "find_trains"], ["get_weather", "get_forecast"]
     assert shown(client) == [[NAME], trains, [NAME], trains, [NAME], trains, [*trains, *weather], [NAME, *weather]]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_what_is_found_once_more_is_the_latest_again(run: Any, stored: bool) -> None:
+    advisor = ToolSearchAdvisor(scope=USER, store=InMemoryStore() if stored else None, max_kept=3)
+    railway, rest = [search("railway")], [search("weather"), search("accommodation")]
+    client = client_of([railway, "1", rest, "2", railway, "3", "4"], advisor)
+    for _ in range(4):
+        await run(client, "Go", context={USER: "ada"})
+    assert shown(client)[-1] == [NAME, "get_forecast", "book_hotel", "find_trains"]
+
+
+async def test_what_a_system_message_has_beside_its_text_stays(run: Any) -> None:
+    mark = ProviderPart(provider="acme", type="cache", data={"ttl": 60})
+    client = client_of(["Hello."])
+    await run(client, [SystemMessage(content=(TextPart(text="Be brief."), mark)), UserMessage(content="Hi")])
+    (request,) = client.model.requests  # type: ignore[attr-defined]
+    assert mark in request.messages[0].content and request.messages[0].text == f"Be brief.\n\n{GUIDANCE}"
 
 
 async def test_a_scope_that_is_no_text() -> None:

@@ -113,6 +113,63 @@ def test_hostile_content_is_text(show: ShowPage) -> None:
     assert page.locator("[onload], [onerror], [style*=url]").count() == 0
 
 
+NAMES_THAT_THE_PAGE_READS = (
+    "gen_ai.agent.name", "gen_ai.request.model", "gen_ai.tool.name", "gen_ai.usage.input_tokens", "error.type",
+    "gen_ai.input.messages", "advisorchain.advisor.name", "advisorchain.advisor.order", "advisorchain.advisor.type",
+    "advisorchain.advisor.outcome", "advisorchain.stop_reason", "advisorchain.round", "advisorchain.rounds",
+)  # fmt: skip
+
+
+def test_an_object_that_plays_javascript_is_text(show: ShowPage) -> None:
+    """``toString`` of an attribute's value is data: a page that calls it shows nothing at all."""
+    spans = []
+    for name in NAMES_THAT_THE_PAGE_READS:
+        value = {"toString": name, "valueOf": 1}
+        for index, operation in enumerate(("invoke_agent", "chat", "execute_tool", "", "")):
+            about: dict[str, Any] = {"gen_ai.operation.name": operation, "advisorchain.round": 1}
+            if not operation:
+                about["advisorchain.advisor.name"] = f"advisor {index}"
+            about[name] = value
+            parent = "0" if index else None
+            if parent is None:
+                del about["advisorchain.round"]
+            events = (TraceEvent("event", 5, {name: value}),)
+            spans.append(
+                TraceSpan(name, str(index), parent, operation, "internal", index, 9, "error", "", about, events)
+            )
+    page = show(spans)
+    entries = page.locator("#entries [role=option]")
+    assert entries.count() == len(NAMES_THAT_THE_PAGE_READS)
+    for index, name in enumerate(NAMES_THAT_THE_PAGE_READS):
+        entries.nth(index).click()
+        page.locator("#tree").focus()
+        for _ in range(page.locator(".row").count()):
+            page.keyboard.press("Enter")
+            page.keyboard.press("ArrowDown")
+        assert page.locator(".row").count() >= 6 and name in page.locator("#details").inner_text()
+
+
+@pytest.mark.parametrize("size", [(1400, 900), (420, 800)])
+def test_a_name_deep_inside_is_seen_and_so_is_every_time(show: ShowPage, size: tuple[int, int]) -> None:
+    def nested(depth: int) -> TraceSpan:
+        parent = str(depth - 1) if depth else None
+        return TraceSpan("t", str(depth), parent, f"advisor number_{depth}", "internal", depth, 2 * 10**9)
+
+    page = show([nested(depth) for depth in range(60)])
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    widths = page.evaluate(
+        "[...document.querySelectorAll('.row')].map((row) => {"
+        " const [name, label] = ['.cell-name', '.label'].map((at) => row.querySelector(at).getBoundingClientRect());"
+        " return Math.min(label.right, name.right) - label.left; })"
+    )
+    assert len(widths) > 10 and min(widths) > 60
+    beyond = "(tick) => tick.getBoundingClientRect().right > tick.parentElement.getBoundingClientRect().right + 1"
+    assert page.locator(".tick").count() > 0
+    assert page.evaluate(f"[...document.querySelectorAll('.tick')].filter({beyond}).length") == 0
+
+
 def test_long_texts_are_shown_on_demand(show: ShowPage) -> None:
     long = "word " * 200_000 + "END"
     spans = [TraceSpan("t", "1", None, long, "internal", 0, 5, attributes={"text": long, "short": "x"})]

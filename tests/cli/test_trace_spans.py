@@ -237,6 +237,23 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, why: str | None) -> None
     )
 
 
+@pytest.mark.parametrize("whole", [otlp_span(), json.dumps({**SDK_LINE, "name": "Größe"}, ensure_ascii=False)])
+def test_a_last_line_that_is_not_whole_is_left_out(
+    tmp_path: Path, whole: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, line = tmp_path / "t.jsonl", whole.encode()
+    for end in range(1, len(line)):
+        path.write_bytes(line + b"\n" + line[:end])
+        assert len(read_spans(path)) == 1
+        assert f"The last line of {path} is not whole, and is left out: this is not" in caplog.text
+        caplog.clear()
+    path.write_bytes(line + b"\n" + line)
+    assert len(read_spans(path)) == 2 and not caplog.text
+    path.write_bytes(line[:-1])
+    with pytest.raises(TraceFileError, match="line 1"):
+        read_spans(path)
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     binary = tmp_path / "binary"
     binary.write_bytes(b"\x7fELF\xff\xfe\x00")

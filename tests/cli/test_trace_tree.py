@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,15 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Status, StatusCode
 from rich.cells import cell_len
 from rich.console import Console
+from traced import Traced
+from traced_scenarios import retried_model
 
+import advisorchain
 from advisorchain.cli.trace_labels import duration
 from advisorchain.cli.trace_spans import TraceEvent, TraceSpan, span_of
 from advisorchain.cli.trace_tree import MOST_LINES, print_trace
+
+PACKAGE = Path(advisorchain.__file__).parent
 
 
 def printed(
@@ -69,8 +75,24 @@ def test_retries_are_marked_where_they_happened() -> None:
     (retry,) = [number for number, line in enumerate(lines) if "↻ 2 calls after ModelError" in line]
     below = [line.rpartition("│ │     ")[2].strip("├└│ ") for line in lines[retry + 1 : retry + 5]]
     assert [line.split(" · ")[0] for line in below] == [
-        "advisor budget 950", "chat gpt-4o-mini", "retry: attempt 2, delay 0.09", "advisor budget 950",
+        "advisor budget 950", "chat gpt-4o-mini", "retry: what model, attempt 2", "advisor budget 950",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_why_a_turn_was_asked_again_is_told(anyio_backend: str) -> None:
+    """Of a turn as it is traced, not as it is made for these tests."""
+    traced = Traced()
+    await retried_model(traced.telemetry()).client.call("Go.")
+    assert "advisor retry 850 · ↻ 3 calls after ModelError" in printed(traced.spans, 140)
+
+
+def test_made_traces_have_names_that_are_written() -> None:
+    sources = "".join(path.read_text() for path in PACKAGE.rglob("*.py") if path.parent.name != "cli")
+    spans = [span_of(span) for span in travel_turn(content=True)]
+    names = {name for span in spans for name in (*span.attributes, *(n for e in span.events for n in e.attributes))}
+    ours = {name for name in names if name.startswith("advisorchain.")}
+    assert len(ours) > 12 and not {name for name in ours if name not in sources}
 
 
 def test_rounds_are_groups_of_the_loop_whose_rounds_they_are() -> None:
@@ -223,3 +245,9 @@ def test_status_of_an_error_without_a_kind() -> None:
     with maker.span("one") as span:
         span.set_status(Status(StatusCode.ERROR))
     assert "one · ✗ error" in printed(maker.spans())
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1, 10**400])
+def test_a_time_that_is_none_is_not_told(seconds: float) -> None:
+    about = {"gen_ai.operation.name": "chat", "gen_ai.response.time_to_first_chunk": seconds}
+    assert "first chunk" not in line_of(printed([made("chat x", attributes=about)]), "chat x")

@@ -196,6 +196,10 @@ def test_passwords_are_not_shown() -> None:
             ["--trace-html", "my_tools.py"],
             "--trace-html 'my_tools.py': that file is no trace page, and is not replaced.",
         ),
+        (
+            ["--trace-html", "t.x", "--trace-file", "./t.x"],
+            "--trace-html and --trace-file need a file each: both name 't.x'.",
+        ),
         (["--otlp", "host:1"], "--otlp takes a URL such as http://localhost:4318, not 'host:1'."),
     ],
 )

@@ -250,7 +250,7 @@ def _model_round(
             {
                 "gen_ai.operation.name": "retrieval",
                 "gen_ai.data_source.id": "tools",
-                "advisorchain.tool_search.hits": 4,
+                "advisorchain.retrieval.hits": 4,
                 **extra,
             },
         ):
@@ -259,15 +259,12 @@ def _model_round(
             if retried:
                 _failed_call(made, extra)
                 made.wait(90)
-                retry.add_event(
-                    "advisorchain.retry", {"advisorchain.attempt": 2, "advisorchain.delay": 0.09}, timestamp=made.now
-                )
+                retry.add_event("advisorchain.retry", _attempt("model"), timestamp=made.now)
                 retry.add_event(
                     "advisorchain.call_next",
                     {
                         "advisorchain.call_next.number": 2,
-                        "advisorchain.call_next.previous": "error",
-                        "error.type": "ModelError",
+                        "advisorchain.call_next.previous": "ModelError",
                     },
                     timestamp=made.now,
                 )
@@ -275,6 +272,10 @@ def _model_round(
                 made.chat(milliseconds, read, written, {**extra, **captured})
             retry.set_attribute("advisorchain.advisor.outcome", "proceeded")
             retry.set_attribute("advisorchain.advisor.next_calls", 2 if retried else 1)
+
+
+def _attempt(what: str) -> dict[str, Any]:
+    return {"advisorchain.retry.what": what, "advisorchain.retry.attempt": 2}
 
 
 def _failed_call(made: TraceMaker, extra: dict[str, Any]) -> None:
@@ -313,7 +314,7 @@ def _parallel_tools(made: TraceMaker, content: bool) -> None:
         with made.advisor("tool_cache", 700, "ToolCacheAdvisor", "tool", {"advisorchain.round": 1}) as cache:
             with made.advisor("retry", 850, "RetryAdvisor", "tool", {"advisorchain.round": 1}) as retry:
                 made.wait(120)
-                retry.add_event("advisorchain.retry", {"advisorchain.attempt": 2}, timestamp=made.now)
+                retry.add_event("advisorchain.retry", _attempt("tool"), timestamp=made.now)
                 retry.add_event("advisorchain.call_next", {"advisorchain.call_next.number": 2}, timestamp=made.now)
                 made.wait(130)
                 retry.set_attribute("advisorchain.advisor.next_calls", 2)

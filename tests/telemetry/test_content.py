@@ -74,6 +74,11 @@ async def gives(text: str) -> Any:
     return {"value": SECRET}
 
 
+class _Waits:
+    async def __call__(self, attribute: str, value: Any) -> Any:
+        return value
+
+
 async def _no_wait(seconds: float) -> None:
     return None
 
@@ -259,6 +264,20 @@ async def test_events_hold_structures(traced: Traced) -> None:
         assert json.loads(json.dumps(about[name])) == json.loads(str((traced.one("chat").attributes or {})[name]))
 
 
+async def test_events_need_no_tracer_and_no_meter(traced: Traced, run: Any) -> None:
+    client = ChatClient(
+        ScriptedModel(["Hello.", ModelError("no")]),
+        telemetry=Telemetry(logger_provider=traced.logger_provider, capture_content="event"),
+    )
+    await run(client, "Hi.")
+    with pytest.raises(ModelError):
+        await run(client, "Hi.")
+    assert [record.log_record.event_name for record in traced.log_exporter.get_finished_logs()] == [
+        "gen_ai.client.inference.operation.details", "gen_ai.client.operation.exception",
+    ]  # fmt: skip
+    assert Telemetry(capture_content="event").observer() is None, "nobody has set up a provider"
+
+
 async def test_a_redaction_may_make_a_text_of_messages(traced: Traced) -> None:
     telemetry = traced.telemetry(capture_content="both", redact=lambda name, value: "***")
     await ChatClient(ScriptedModel(["Hello."]), telemetry=telemetry).call("Hi.")
@@ -307,6 +326,19 @@ def test_what_is_captured_is_bounded_json(value: Any, limit: int) -> None:
         json.loads(encoded)
 
 
+@pytest.mark.parametrize("redact", [None, lambda attribute, value: value], ids=["as they are", "redacted"])
+async def test_long_lists_of_arguments_are_cut(redact: Any, traced: Traced, run: Any) -> None:
+    rows = {"table": "trips", "rows": [[n, n + 1] for n in range(20_000)]}
+    telemetry = traced.telemetry(capture_content="span", redact=redact)
+    await run(ChatClient(ScriptedModel([[ToolCall("store", rows)], "Done."]), telemetry=telemetry), "Go.")
+    tool, chat = (span.attributes or {} for span in (traced.one("execute_tool"), traced.named("chat")[0]))
+    arguments = json.loads(str(tool["gen_ai.tool.call.arguments"]))
+    assert arguments["table"] == "trips" and arguments["rows"][:2] == [[0, 1], [1, 2]]
+    assert str(arguments["rows"][-1]).endswith(" more)")
+    ((part,),) = (message["parts"] for message in json.loads(str(chat["gen_ai.output.messages"])))
+    assert part["arguments"]["table"] == "trips"
+
+
 def test_depth_and_cycles() -> None:
     deep: Any = "end"
     for _ in range(5_000):
@@ -334,6 +366,7 @@ def test_broken_characters_and_unknown_kinds() -> None:
         ({"max_content_bytes": 3}, "max_content_bytes"),
         ({"redact": "yes"}, "redact"),
         ({"redact": _no_wait}, "redact must not be async"),
+        ({"redact": _Waits()}, "redact must not be async"),
         ({"tracer_provider": "mine"}, "tracer_provider"),
     ],
 )

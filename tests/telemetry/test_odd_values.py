@@ -10,10 +10,23 @@ from typing import Any
 import anyio
 import pytest
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from traced import Traced, no_complaints
 
-from advisorchain import AssistantMessage, ChatClient, ChatRequest, ChatResponse, ToolCall, chat_advisor, tool
+from advisorchain import (
+    AssistantMessage,
+    ChatClient,
+    ChatRequest,
+    ChatResponse,
+    ToolCall,
+    ToolInvocation,
+    ToolResult,
+    Usage,
+    chat_advisor,
+    tool,
+    tool_advisor,
+)
 from advisorchain.telemetry.safe_values import MAX_CHARS, safe_attributes
 from advisorchain.testing import ScriptedModel
 
@@ -51,7 +64,9 @@ every_value = pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 def _sent(traced: Traced) -> int:
     """How many bytes a batch of OTLP has."""
     with no_complaints():
-        traced.metrics()
+        metrics = traced.reader.get_metrics_data()
+        if metrics is not None:
+            encode_metrics(metrics).SerializeToString()
         logs = encode_logs(traced.log_exporter.get_finished_logs())
         return len(encode_spans(traced.spans).SerializeToString()) + len(logs.SerializeToString())
 
@@ -66,6 +81,12 @@ async def _tell(traced: Traced, tell: Callable[[Any], Awaitable[Any]]) -> None:
     assert (await client.call("Go.")).text == "Hello."
     traced.check()
     assert _sent(traced) < 100_000
+
+
+@tool(name="fine")
+async def _fine() -> str:
+    """It is."""
+    return BROKEN
 
 
 async def _give(value: Any = "found") -> Any:
@@ -153,6 +174,36 @@ async def test_what_a_model_says_of_itself(attribute: str, value: Any, traced: T
     assert _sent(traced) < 100_000
 
 
+@pytest.mark.parametrize("count", [2**63, -1, True, "7", 1.5])
+async def test_a_number_that_cannot_be_one_of_tokens_is_none(count: Any, traced: Traced) -> None:
+    usage = Usage(input_tokens=count, output_tokens=5)
+    client = ChatClient(ScriptedModel(["Hello."], usage=usage), telemetry=traced.telemetry())
+    await client.call("Go.")
+    assert _sent(traced) > 0
+    for name, prefix in (("chat", "gen_ai.usage"), ("invoke_agent", "gen_ai.aggregated_usage")):
+        attributes: Any = traced.one(name).attributes
+        assert f"{prefix}.input_tokens" not in attributes and attributes[f"{prefix}.output_tokens"] == 5
+    (tokens,) = traced.metrics()["gen_ai.client.token.usage"]
+    assert tokens.attributes["gen_ai.token.type"] == "output" and tokens.sum == 5
+
+
+@pytest.mark.parametrize("value", [BROKEN, "x" * 1_000_000, 2**63, -(10**30)])
+async def test_arguments_reasons_and_failures(value: Any, traced: Traced) -> None:
+    @tool_advisor(order=640)
+    async def failing(invocation: ToolInvocation, call_next: Any) -> ToolResult:
+        return ToolResult("no", is_error=True, failure={"exception": value})
+
+    @chat_advisor(order=110)
+    async def ending(request: ChatRequest, call_next: Any) -> ChatResponse[Any]:
+        response = await call_next(request)
+        return response.replace(stop_reason=value if isinstance(value, str) else "final")
+
+    model = ScriptedModel([[ToolCall("fine", {"x": value})], "Hello."])
+    telemetry = traced.telemetry(capture_content="both")
+    await ChatClient(model, tools=[_fine], advisors=[failing, ending], telemetry=telemetry).call("Go.")
+    assert _sent(traced) < 500_000
+
+
 async def test_a_model_and_an_advisor_with_properties_that_fail(traced: Traced, run: Any) -> None:
     class Fails(Model):
         @property
@@ -199,14 +250,9 @@ async def test_an_exception_that_tells_nothing(capture: str, traced: Traced, run
 
 
 async def test_names_and_ids_with_broken_characters(traced: Traced) -> None:
-    @tool
-    async def fine() -> str:
-        """It is."""
-        return BROKEN
-
     steps = [[ToolCall("fine", {"x": BROKEN}, id=BROKEN), ToolCall(BROKEN, {})], f"done {BROKEN}"]
     telemetry = traced.telemetry(capture_content="both")
-    client = ChatClient(ScriptedModel(steps, name=BROKEN), tools=[fine], name=BROKEN, telemetry=telemetry)
+    client = ChatClient(ScriptedModel(steps, name=BROKEN), tools=[_fine], name=BROKEN, telemetry=telemetry)
     await client.call(BROKEN, conversation_id="c" * 100)
     assert _sent(traced) > 1_000
 

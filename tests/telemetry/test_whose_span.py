@@ -74,9 +74,11 @@ async def test_a_sub_agent_is_in_the_trace_of_its_turn(traced: Traced, monkeypat
     """Also when the application has set a global provider: else its spans would have a parent that is elsewhere."""
     elsewhere = Traced()
     monkeypatch.setattr(otel, "DEFAULT", elsewhere.telemetry())
-    await nested(False).client.call("Go.")  # type: ignore[arg-type]
-    assert [span.name for span in elsewhere.named("invoke_agent")] == ["invoke_agent calculator"]
+    await nested(True).client.call("Go.")  # type: ignore[arg-type]
+    assert len(elsewhere.named("invoke_agent")) == 2
     elsewhere.exporter.clear()
+    await nested(False).client.call("Go.")  # type: ignore[arg-type]
+    assert not elsewhere.spans, "a turn that is not traced leaves nothing, its sub-agents included"
     await nested(traced.telemetry()).client.call("Go.")
     assert {span.name for span in traced.named("invoke_agent")} == {
         "invoke_agent chat_client", "invoke_agent calculator",

@@ -47,8 +47,8 @@ function facts(span, entry) {
     return list;
   }
   const ended = { unset: "ended well", ok: "ok", error: "error" }[span.status] ?? span.status;
-  fact(list, "Status", shownLine(span.errorType !== undefined ? `${ended}: ${span.errorType}` : ended), span.failed ? "failed" : "");
-  if (span.outcome !== undefined) fact(list, "Outcome", shownLine(String(span.outcome).replaceAll("_", " ")));
+  fact(list, "Status", shownLine(span.errorType !== undefined ? `${ended}: ${textOf(span.errorType)}` : ended), span.failed ? "failed" : "");
+  if (span.outcome !== undefined) fact(list, "Outcome", shownLine(textOf(span.outcome).replaceAll("_", " ")));
   const { tokens } = span;
   if (tokens) {
     const cached = tokens.cached ? ` (${count(tokens.cached)} cached)` : "";

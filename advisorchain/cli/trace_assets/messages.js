@@ -26,7 +26,7 @@ function fill(block, text) {
 }
 
 function textBlock(className, text) {
-  const whole = String(text);
+  const whole = textOf(text);
   const block = foreign("pre", className, null);
   fill(block, shown(whole.slice(0, LONG)));
   if (whole.length <= LONG) return block;

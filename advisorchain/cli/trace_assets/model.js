@@ -79,7 +79,7 @@ class Round {
   constructor(number, parent, children) {
     this.group = true;
     this.kind = "round";
-    this.name = `Round ${number}`;
+    this.name = `Round ${textOf(number)}`;
     this.round = number;
     this.parent = parent;
     this.children = children;

@@ -4,10 +4,11 @@ const FLAT_FROM = 10; // rings this far inside are not narrowed any more
 
 class Ring {
   constructor(span, place) {
-    this.name = String(span.attributes.get("advisorchain.advisor.name"));
+    this.name = textOf(span.attributes.get("advisorchain.advisor.name"));
     this.order = span.attributes.get("advisorchain.advisor.order");
     this.type = span.attributes.get("advisorchain.advisor.type");
     this.isLoop = span.isLoop;
+    this.rank = Number.isFinite(this.order) ? this.order : 0;
     this.place = place;
     this.spans = [];
   }
@@ -34,12 +35,12 @@ function chainOf(agent) {
       add(cores.tool, node.attributes.get("gen_ai.tool.name") ?? node.name, node);
     }
   }
-  const sorted = (side) => [...rings[side].values()].sort((a, b) => (a.order ?? 0) - (b.order ?? 0) || a.place - b.place);
+  const sorted = (side) => [...rings[side].values()].sort((a, b) => a.rank - b.rank || a.place - b.place);
   return { chat: sorted("chat"), tool: sorted("tool"), model: cores.chat, tools: cores.tool };
 }
 
 function add(cores, name, span) {
-  const key = String(name);
+  const key = textOf(name);
   if (!cores.has(key)) cores.set(key, []);
   cores.get(key).push(span);
 }

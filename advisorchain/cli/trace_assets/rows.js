@@ -1,13 +1,14 @@
 // One row of the timeline: name, bar, duration, tokens.
 
-const DEEPEST = 24; // levels that are indented
+const ROOM = 140; // pixels that a name keeps, however deep it stands
+const LABEL = 36; // pixels of a time on the axis
 const PREFIXES = { agent: "invoke_agent ", advisor: "advisor ", chat: "chat ", tool: "execute_tool ", mcp: "execute_tool ", memory: "retrieval " };
 
 function nameCell(row, hits) {
   const { node, level } = row;
   const cell = make("div", "cell-name");
   cell.setAttribute("role", "gridcell");
-  cell.style.paddingInlineStart = `${8 + Math.min(level - 1, DEEPEST) * 14}px`;
+  cell.style.paddingInlineStart = `min(${8 + (level - 1) * 14}px, 100% - ${ROOM}px)`;
   const twist = make("span", `twist${node.children.length ? (row.isOpen ? " open" : " closed") : ""}`);
   twist.setAttribute("aria-hidden", "true");
   cell.append(twist, make("i", `dot ${node.kind}`));
@@ -91,12 +92,13 @@ function showAxis(axis, grid, window, width) {
   axis.replaceChildren();
   grid.replaceChildren();
   for (const time of times) {
-    const at = `${((time - window[0]) / (window[1] - window[0])) * 100}%`;
+    const share = (time - window[0]) / (window[1] - window[0]);
+    const at = `${share * 100}%`;
     const label = make("span", "tick", tickText(time, step));
     const line = make("span", "line");
     label.style.left = at;
     line.style.left = at;
-    axis.append(label);
     grid.append(line);
+    if (share * width + LABEL <= width) axis.append(label); // else it would stand in the next column
   }
 }

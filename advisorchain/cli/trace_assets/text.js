@@ -9,13 +9,18 @@ function visible(character) {
   return `‹U+${code.toString(16).toUpperCase().padStart(4, "0")}›`;
 }
 
+// Any value as text. An object's `toString` may be data of the trace, which nobody can call.
+function textOf(value) {
+  return typeof value === "object" && value !== null ? JSON.stringify(value) : String(value);
+}
+
 // The text with everything unseen made visible; lines and tabs stay.
 function shown(text) {
-  return String(text).replace(/\r\n/g, "\n").replace(UNSEEN, visible);
+  return textOf(text).replace(/\r\n/g, "\n").replace(UNSEEN, visible);
 }
 
 function shownLine(text, most = 300) {
-  const whole = String(text);
+  const whole = textOf(text);
   const cut = whole.length > most ? whole.slice(0, most) + "…" : whole;
   return shown(cut).replace(/\n/g, " ⏎ ").replace(/\t/g, " ");
 }
