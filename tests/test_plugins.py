@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import statistics
@@ -107,6 +108,14 @@ def test_every_built_in_advisor_has_the_name_of_its_plugin() -> None:
     }
 
 
+def test_every_built_in_advisor_takes_an_order_and_a_name() -> None:
+    for name in BUILT_IN["advisors"]:
+        advisor = plugins.find("advisors", name)
+        parameters = inspect.signature(advisor).parameters
+        assert parameters["order"].default == advisor.order, name
+        assert parameters["name"].default is None, name
+
+
 def test_load() -> None:
     assert isinstance(plugins.load("memory_stores", "in_memory"), InMemoryStore)
     retry = plugins.load("advisors", "retry", tool={"attempts": 5}, name="mine", order=860)
@@ -190,6 +199,7 @@ BROKEN: dict[str, tuple[str, str]] = {
     "gives_class": ("broken_ok:gives_class", "it made the class NoOrder"),
     "asyncs": ("broken_ok:asyncs", "its factory is async; it must be a plain function or a class"),
     "property": ("broken_ok:Property", "RuntimeError: not yet"),
+    "leaves_late": ("broken_ok:LeavesLate", r"SystemExit: later\."),
 }
 MODULES = {
     "broken_import": "raise ImportError('no good')",
@@ -211,6 +221,8 @@ async def asyncs(): return NoOrder()
 class Property(NoOrder):
     @property
     def order(self): raise RuntimeError("not yet")
+class LeavesLate(NoOrder):
+    def __getattr__(self, name): raise SystemExit("later")
 """,
 }
 

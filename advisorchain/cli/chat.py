@@ -50,7 +50,8 @@ class Conversation:
         """Converse until ``/exit``, the end of the input, a second Ctrl-C or SIGTERM; returns the exit code."""
         if self._by_hand:
             with suppress(ImportError):
-                importlib.import_module("readline")  # line editing and history for input()
+                readline = importlib.import_module("readline")  # line editing and history for input()
+                readline.parse_and_bind("set enable-bracketed-paste on")  # pasted lines are one message
             self._note("/exit leaves; Ctrl-C cancels an answer, a second one leaves.")
         interrupted = asking = False
         while True:

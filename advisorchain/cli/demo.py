@@ -154,7 +154,7 @@ class Demo:
         rows: list[tuple[str, ...]] = []
         for number, run in enumerate(runs, 1):
             usage = run.response.usage
-            total = usage.total_tokens if usage is not None else None
+            total = usage.total_tokens
             timeline = run.timeline
             figures = (
                 str(timeline.count("model")), str(timeline.count("tool")), "-" if total is None else str(total),

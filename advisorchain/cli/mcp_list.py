@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import typer
 
-from ..exchange import ToolSet
 from ..mcp.remote_tool import RemoteTool
 from ..mcp.status import ServerStatus
 from ..mcp.tools import McpTools
+from ..tool_set import ToolSet
 from .display import open_console
 from .mcp_choice import ChosenServers
 from .mcp_view import as_data, print_server

@@ -74,7 +74,7 @@ def list_plugins(
             return
         console = open_console()
         cells = [
-            (f"{one_line(plugin.group)}/{one_line(plugin.name)}", f"{one_line(plugin.distribution)} {plugin.version}")
+            (f"{one_line(plugin.group)}/{one_line(plugin.name)}", one_line(f"{plugin.distribution} {plugin.version}"))
             for plugin in found
         ]
         widths = [max((len(row[column]) for row in cells), default=0) for column in range(2)]

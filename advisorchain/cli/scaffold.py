@@ -124,7 +124,7 @@ def new_plugin(
     with one_line_errors():
         target = write_plugin(name, kind, directory)
         typer.echo(f"wrote {target}")
-        typer.echo(f"next: cd {target} && pip install --editable . --group dev && pytest")
+        typer.echo(f"next: cd {target} && pip install -U pip && pip install --editable . --group dev && pytest")
 
 
 def write_plugin(name: str, kind: Kind, directory: Path) -> Path:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import math
 from typing import Any
 
 from ..exchange import ChatRequest, ChatResponse
-from ..messages import AssistantMessage, Message, ToolCall, ToolMessage, Usage
-from ..models.keyword import CHARACTERS_PER_TOKEN, KeywordModel
+from ..messages import AssistantMessage, Message, ToolCall, ToolMessage
+from ..models.estimated_usage import estimated_usage
+from ..models.keyword import KeywordModel
 from ..tool_index.search_tool import NAME
 
 
@@ -28,35 +27,14 @@ class SearchingModel:
         searched = any(isinstance(message, ToolMessage) and message.name == NAME for message in request.messages)
         if NAME in request.tools and not searched:
             message = AssistantMessage(tool_calls=(ToolCall(NAME, {"query": request.user_text}),))
-            return ChatResponse(message, usage=_usage(request, message))
+            return ChatResponse(message, usage=estimated_usage(request, message))
         tools = [tool for tool in request.tools if tool.name != NAME]
         messages = [message for message in request.messages if not _is_search(message)]
         response = await self._keyword(request.replace(tools=tools, messages=messages))
-        return response.replace(usage=_usage(request, response.message))
+        return response.replace(usage=estimated_usage(request, response.message))
 
 
 def _is_search(message: Message) -> bool:
     if isinstance(message, AssistantMessage):
         return bool(message.tool_calls) and all(call.name == NAME for call in message.tool_calls)
     return isinstance(message, ToolMessage) and message.name == NAME
-
-
-def _usage(request: ChatRequest, answer: AssistantMessage) -> Usage:
-    sent = sum(map(_characters, request.messages))
-    for tool in request.tools:
-        schema = json.dumps(dict(tool.input_schema), ensure_ascii=False, default=str)
-        sent += len(tool.name) + len(tool.description) + len(schema)
-    return Usage(
-        input_tokens=math.ceil(sent / CHARACTERS_PER_TOKEN),
-        output_tokens=math.ceil(_characters(answer) / CHARACTERS_PER_TOKEN),
-    )
-
-
-def _characters(message: Message) -> int:
-    count = len(message.text)
-    if isinstance(message, AssistantMessage):
-        for call in message.tool_calls:
-            arguments = call.arguments
-            count += len(call.name)
-            count += len(arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False))
-    return count

@@ -11,10 +11,11 @@ import typer
 from rich.cells import cell_len
 
 from ..client import ChatClient
-from ..exchange import ChatRequest, ChatResponse, ToolSet
+from ..exchange import ChatRequest, ChatResponse
 from ..messages import AssistantMessage
 from ..tool_index import ToolHit
 from ..tool_index.catalogue import indexes_for
+from ..tool_set import ToolSet
 from ..tools import Tool
 from .choice import UsageProblem, load_tools
 from .display import one_line, open_console, print_wrapped, shortened

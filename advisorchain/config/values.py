@@ -53,6 +53,8 @@ def checked(value: Any, hint: Hint) -> Any:
 
 def takes(hint: Hint) -> str:
     """What an option takes, in words."""
+    if hint.anything:
+        return "any value"
     words: list[str] = []
     for kind in hint.plain:
         if get_origin(kind) is Literal:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 import re
 from collections.abc import Callable
 from typing import Any
 
 from ..events import TextDelta, ToolCallDelta
 from ..exchange import ChatRequest, ChatResponse, StopReason
-from ..messages import AssistantMessage, Message, ToolCall, ToolMessage, Usage
+from ..messages import AssistantMessage, ToolCall, ToolMessage
+from .estimated_usage import CHARACTERS_PER_TOKEN, estimated_usage
 from .keyword_answer import Outcome, ask_for, cannot_help, from_results, may_not_call
 from .keyword_arguments import Filler
-from .keyword_plan import PlannedCall, Planner, call_key, profile
+from .keyword_plan import PlannedCall, Planner, call_key
 from .keyword_schema import MISSING
 from .keyword_text import CJK, Clues, is_chinese, normal
 
-CHARACTERS_PER_TOKEN = 4
-"""The rule of thumb behind the reported usage."""
 MAX_PROMPT = 20_000
 """How many characters of the user's text are read."""
 
@@ -61,7 +59,7 @@ class KeywordModel:
                 await request.emit(TextDelta(piece))
             for index, call in enumerate(calls):
                 await request.emit(ToolCallDelta(index, call.id, call.name, json.dumps(call.arguments)))
-        return ChatResponse(message, usage=_usage(request, message), stop_reason=stop_reason)
+        return ChatResponse(message, usage=estimated_usage(request, message), stop_reason=stop_reason)
 
     def _message(self, text: str, calls: list[ToolCall], request: ChatRequest) -> tuple[AssistantMessage, StopReason]:
         most = request.options.max_tokens
@@ -158,21 +156,3 @@ def _parsed(call: ToolCall) -> Any:
         except (ValueError, RecursionError):
             return call.arguments
     return call.arguments or {}
-
-
-def _usage(request: ChatRequest, message: AssistantMessage) -> Usage:
-    sent = sum(_characters(each) for each in request.messages) + sum(profile(tool).chars for tool in request.tools)
-    return Usage(
-        input_tokens=math.ceil(sent / CHARACTERS_PER_TOKEN),
-        output_tokens=math.ceil(_characters(message) / CHARACTERS_PER_TOKEN),
-    )
-
-
-def _characters(message: Message) -> int:
-    count = len(message.text)
-    if isinstance(message, AssistantMessage):
-        for call in message.tool_calls:
-            arguments = call.arguments
-            count += len(call.name)
-            count += len(arguments if isinstance(arguments, str) else json.dumps(arguments, default=str))
-    return count

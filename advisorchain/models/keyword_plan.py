@@ -26,7 +26,7 @@ MAX_CLAUSES = 20
 """Into how many clauses a text is cut; what follows is one more."""
 
 _CLAUSES = re.compile(
-    r"\s*(?:[;；。?？!！\n]|[,，、](?!\d)|\.\s|\b(?:and then|and also|and|then|also|plus)\b|"
+    r"(?:[;；。?？!！\n]|[,，、](?!\d)|\.\s|\b(?:and then|and also|and|then|also|plus)\b|"
     r"以及|还有|并且|然后|和|与|及|并)\s*",
     re.I,
 )
@@ -239,7 +239,10 @@ def _clauses(text: str) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     start = 0
     for match in islice(_CLAUSES.finditer(text), MAX_CLAUSES):
-        spans.append((start, match.start()))
+        end = match.start()
+        while end > start and text[end - 1].isspace():  # by the expression it would take quadratic time
+            end -= 1
+        spans.append((start, end))
         start = match.end()
     spans.append((start, len(text)))
     return [span for span in spans if span[0] < span[1]]

@@ -76,7 +76,9 @@ def wrong_with(group: str, made: Any, verb: str = "made") -> str | None:
         return "its factory is async; it must be a plain function or a class."
     try:
         missing = _missing(group, made)
-    except Exception as exc:  # a property of somebody else's
+    except KeyboardInterrupt:
+        raise
+    except BaseException as exc:  # a property of somebody else's, which may even end the program
         return _cause(exc)
     if missing or (inspect.isclass(made) and group != "tools"):
         what = f"the class {made.__name__}" if inspect.isclass(made) else f"a {type(made).__name__}"

@@ -16,13 +16,14 @@ import anyio.to_thread
 from ..context import Context, Turn
 from ..errors import AdvisorChainError
 from ..events import Event, TextDelta
-from ..exchange import ChatRequest, ChatResponse, Emit, ToolSet, discard
+from ..exchange import ChatRequest, ChatResponse, Emit, discard
 from ..invocation import ToolInvocation, ToolResult
 from ..messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, Usage, UserMessage
 from ..models import ChatModel
 from ..options import ChatOptions
 from ..runtime import Runtime
 from ..shield import in_trio
+from ..tool_set import ToolSet
 from ..tools import Tool
 from .contract import check_rule
 
@@ -112,8 +113,8 @@ async def _answer(model: ChatModel, request: ChatRequest) -> ChatResponse[Any]:
     message = response.message
     _that(isinstance(message, AssistantMessage), f"its message is a {type(message).__name__}, no AssistantMessage.")
     _that(bool(message.text or message.tool_calls), f"its message says nothing: {message!r}.")
-    _that(response.usage is None or isinstance(response.usage, Usage), f"its usage is {response.usage!r}.")
-    for name, count in dataclasses.asdict(response.usage or Usage()).items():
+    _that(isinstance(response.usage, Usage), f"its usage is {response.usage!r}.")
+    for name, count in dataclasses.asdict(response.usage).items():
         _that(count is None or (type(count) is int and count >= 0), f"its usage has {count!r} for {name}.")
     return response
 

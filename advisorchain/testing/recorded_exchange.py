@@ -110,9 +110,9 @@ def response_data(response: ChatResponse[Any], scrubber: Scrubber) -> Json:
         for index, text in zip(parts, texts, strict=True):
             data["content"][index]["text"] = text
     found: Json = {"message": data, "stop_reason": response.stop_reason}
-    if response.usage is not None:
-        usage = dataclasses.asdict(response.usage)
-        found["usage"] = {name: value for name, value in usage.items() if value is not None}
+    usage = {name: count for name, count in dataclasses.asdict(response.usage).items() if count is not None}
+    if usage:
+        found["usage"] = usage
     if response.metadata:
         found["metadata"] = scrubber.data(to_jsonable_python(dict(response.metadata), fallback=_opaque))
     return found

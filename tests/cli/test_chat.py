@@ -144,6 +144,22 @@ def test_ctrl_c_cancels_the_turn_and_a_second_one_leaves(terminal: Open) -> None
     assert chat.leave_code() == 130
 
 
+def test_pasted_lines_are_one_message(terminal: Open) -> None:
+    """A terminal puts marks around what is pasted, once it is told to."""
+    if "libedit" in str(pytest.importorskip("readline").__doc__):
+        pytest.skip("this Python has libedit, which knows no such marks")
+    chat = terminal("chat", "-m", "keyword", "-t", "my_tools:everything")
+    chat.wait_for(re.escape("\x1b[?2004h"))
+    chat.wait_for("you> ")
+    chat.type('\x1b[200~please echo\r"one"\ror what?\r\x1b[201~')
+    chat.type("\n")
+    chat.wait_for("According to echo: one")
+    chat.wait_for("you> ")
+    assert "According" not in chat.seen and "stand-in" not in chat.seen, "each line would be a turn"
+    chat.type("/exit\n")
+    assert chat.leave_code() == 0
+
+
 def test_exit_leaves_a_terminal_with_0(terminal: Open) -> None:
     chat = terminal("chat", "-m", "keyword")
     chat.wait_for("you> ")

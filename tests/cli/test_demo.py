@@ -46,7 +46,7 @@ async def test_what_is_printed_was_measured(language: Language) -> None:
         assert milliseconds(run.timeline.seconds) in text
         steps = [step for step in run.timeline.steps if step.usage is not None]
         total = sum((step.usage.total_tokens or 0) for step in steps if step.usage)
-        assert run.response.usage is not None and run.response.usage.total_tokens == total
+        assert run.response.usage.total_tokens == total
         assert re.search(rf"^   \d  {run.texts.name} .* {total} ", text, re.M)
         for step in run.timeline.steps:
             assert step.start >= 0 and step.start + step.seconds <= run.timeline.seconds

@@ -79,7 +79,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     install(
         directory, "broken", {"models": {"broken": "acme_broken:X"}}, modules={"acme_broken": "raise ValueError(1)"}
     )
-    install(directory, "odd\x1b[2J", "[advisorchain.tools]\nno good = a:b\n")
+    install(directory, "odd\x1b[2J", "[advisorchain.tools]\nno good = a:b\n", version="1.0\x1b[m")
     yield directory
     for module in ("acme_cli", "acme_broken"):
         sys.modules.pop(module, None)
@@ -101,7 +101,7 @@ def test_list(site: Path) -> None:
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert "advisors/good acme 1.2" in lines
     assert "advisors/retry advisorchain 0.1.0" in lines
-    odd = lines.index("tools/no good odd[2J 1.0")
+    odd = lines.index("tools/no good odd[2J 1.0[m")
     assert lines[odd + 1].startswith("problem: the name 'no good' cannot be used: letters, digits")
     assert "acme_cli" not in sys.modules and "acme_broken" not in sys.modules
 

@@ -160,7 +160,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 0
     assert done.stdout.splitlines() == [
         "wrote acme-greeter",
-        "next: cd acme-greeter && pip install --editable . --group dev && pytest",
+        "next: cd acme-greeter && pip install -U pip && pip install --editable . --group dev && pytest",
     ]
     again = run("acme-greeter", "--kind", "model")
     assert (again.exit_code, again.stdout) == (2, "")

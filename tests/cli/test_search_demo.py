@@ -51,8 +51,8 @@ async def test_the_desk_is_found_and_answers_the_same(language: Language, count:
     assert set(plain.rounds[0].calls) == DESK
     assert plain.response.text == searched.response.text
     assert "TR002" in plain.response.text and "5000" in plain.response.text
-    assert plain.response.usage is not None and plain.response.usage.input_tokens == plain.tokens
-    assert searched.response.usage is not None and searched.response.usage.input_tokens == searched.tokens
+    assert plain.response.usage.input_tokens == plain.tokens
+    assert searched.response.usage.input_tokens == searched.tokens
     for run in (plain, searched):
         assert f"{run.tokens:,}" in text
         for step in run.rounds:

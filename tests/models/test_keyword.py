@@ -30,6 +30,7 @@ from advisorchain import (
 )
 from advisorchain.cli.travel_desk import TravelDesk, TravelDeskInChinese
 from advisorchain.models import KeywordModel
+from advisorchain.models.keyword_plan import _clauses
 
 TODAY = datetime.date(2026, 3, 1)
 
@@ -341,11 +342,10 @@ async def test_it_streams_word_by_word() -> None:
 
 async def test_usage_is_characters_divided_by_four() -> None:
     response = await ChatClient(model()).call("x" * 41)
-    assert response.usage is not None
     assert response.usage.input_tokens == 11
     assert response.usage.output_tokens == math.ceil(len(response.text) / 4)
     with_tools = await ChatClient(model(), tools=[get_weather]).call("x" * 41)
-    assert with_tools.usage is not None and with_tools.usage.input_tokens is not None
+    assert with_tools.usage.input_tokens is not None
     schema = json.dumps(dict(get_weather.input_schema), ensure_ascii=False)
     assert with_tools.usage.input_tokens == math.ceil((41 + len("get_weather" + get_weather.description + schema)) / 4)
 
@@ -388,6 +388,14 @@ async def test_a_slow_pattern_or_a_recursive_schema_does_not_hang(anyio_backend:
     tree = Tool.from_schema("plant_tree", lambda arguments: "planted", description="Plant a tree.", input_schema=schema)
     response = await ChatClient(model(), tools=[tree]).call("plant a tree with value 3 " + "a-1 " * 2000)
     assert response.text
+
+
+def test_a_run_of_blanks_is_no_burden() -> None:
+    start = time.process_time()
+    spans = _clauses("first" + " " * 50_000 + "and" + " " * 50_000 + "second" + " " * 50_000)
+    assert spans[0] == (0, 5) and len(spans) == 2
+    assert time.process_time() - start < 1  # quadratic, it takes minutes
+
 
 
 async def test_300_tools_are_no_burden(anyio_backend: str) -> None:

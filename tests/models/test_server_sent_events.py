@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -51,3 +52,12 @@ def test_every_cut_gives_the_same_events(events: list[str], end: str, cuts: list
     edges = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
     pieces = [stream[start:stop] for start, stop in itertools.pairwise(edges)]
     assert decode(*pieces) == events
+
+
+def test_a_long_line_costs_no_more_than_its_length() -> None:
+    """A picture comes as one line of many megabytes, in pieces of some kilobytes."""
+    piece = b"A" * 4096
+    started = time.process_time()
+    [event] = decode(b"data: ", *[piece] * 2000, b"\n\n")
+    assert len(event) == 2000 * len(piece)
+    assert time.process_time() - started < 5, "every piece looked at again with every other one takes a minute"

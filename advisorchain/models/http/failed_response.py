@@ -28,8 +28,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     try:
         return _seconds(float(value))
     except ValueError:
-        date = email.utils.parsedate_tz(value)
+        pass
+    date = email.utils.parsedate_tz(value)
+    try:
         return None if date is None else _seconds(max(0.0, email.utils.mktime_tz(date) - time.time()))
+    except (ValueError, OverflowError):  # a year that no calendar has
+        return None
 
 
 def _seconds(value: float) -> float | None:

@@ -14,25 +14,31 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 class EventDecoder:
     """Collects bytes and gives the ``data`` of every complete event."""
 
-    __slots__ = ("_buffer", "_data")
+    __slots__ = ("_line", "_return", "_data")
 
     def __init__(self) -> None:
-        self._buffer = b""
+        self._line: list[bytes] = []  # pieces of the line that is not over: a picture is one of many megabytes
+        self._return = b""
         self._data: list[bytes] = []
 
     def feed(self, piece: bytes) -> list[str]:
         """The data of the events that this piece completes."""
+        piece = self._return + piece
         # A carriage return at the end may be half of a CRLF: it waits for the next piece.
-        held = b"\r" if piece.endswith(b"\r") else b""
-        *lines, rest = _LINE_END.split(self._buffer + piece.removesuffix(b"\r"))
-        self._buffer = rest + held
+        self._return = b"\r" if piece.endswith(b"\r") else b""
+        first, *others = _LINE_END.split(piece.removesuffix(b"\r"))
+        self._line.append(first)
+        if not others:
+            return []
+        *lines, rest = [b"".join(self._line), *others]
+        self._line = [rest]
         return self._events(lines)
 
     def finish(self) -> list[str]:
         """The data of a last event that no empty line ends."""
-        lines = _LINE_END.split(self._buffer)
-        self._buffer = b""
-        return self._events([*lines, b""])
+        last = b"".join(self._line)
+        self._line, self._return = [], b""
+        return self._events([last, b""])
 
     def _events(self, lines: list[bytes]) -> list[str]:
         events: list[str] = []

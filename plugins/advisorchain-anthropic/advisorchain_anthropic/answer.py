@@ -22,6 +22,7 @@ from advisorchain import (
     ToolCallDelta,
     Usage,
 )
+from advisorchain.models.http.understood import token_count
 
 from .messages import BEFORE, CITATIONS, FIELDS, THINKING, arguments_object
 
@@ -309,12 +310,13 @@ def _arguments(text: str) -> dict[str, Any] | str:
 def usage_of(usage: Json) -> Usage:
     """Token counts; what the server did not say stays None. The provider counts cached tokens apart from the input."""
     given, read, written = [
-        usage.get(name) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        token_count(usage.get(name))
+        for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     ]
     return Usage(
         input_tokens=None if given is None else given + (read or 0) + (written or 0),
-        output_tokens=usage.get("output_tokens"),
+        output_tokens=token_count(usage.get("output_tokens")),
         cache_read_tokens=read,
         cache_write_tokens=written,
-        reasoning_tokens=_mapping(usage.get("output_tokens_details")).get("thinking_tokens"),
+        reasoning_tokens=token_count(_mapping(usage.get("output_tokens_details")).get("thinking_tokens")),
     )

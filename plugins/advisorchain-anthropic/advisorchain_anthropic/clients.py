@@ -9,6 +9,7 @@ from anthropic import AsyncAnthropic
 
 from advisorchain import ConfigurationError
 from advisorchain.models.http.addresses import shown_address
+from advisorchain.models.http.client_per_loop import own_client
 
 _WITHOUT_SAMPLING = "2026-10-21"
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -49,7 +50,7 @@ def client_factory(
             open_telemetry=False,
         )
 
-    return make
+    return lambda: own_client(make)
 
 
 def takes_sampling(client: AsyncAnthropic) -> bool:

@@ -6,8 +6,7 @@ import base64
 import logging
 import mimetypes
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from advisorchain import (
     AudioPart,
@@ -39,18 +38,6 @@ _DATA_URL = re.compile(r"data:(?P<type>[^;,]*)(?:;[^,]*)?;base64,(?P<data>.*)", 
 def text_blocks(text: str) -> list[Block]:
     """A text as a block, or none: the provider refuses text without a visible character."""
     return [{"type": "text", "text": text}] if text.strip() else []
-
-
-def writable(value: Any) -> Any:
-    """JSON data without halves of characters, which no request can hold: tools find them in file names, and models
-    write them."""
-    if isinstance(value, str):
-        return value.encode(errors="replace").decode()
-    if isinstance(value, Mapping):
-        return {writable(key): writable(inner) for key, inner in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [writable(item) for item in cast("Iterable[Any]", value)]
-    return value
 
 
 def user_blocks(content: str | tuple[Part, ...], provider: str) -> list[Block]:

@@ -41,7 +41,7 @@ def model_error(error: Exception, *, provider: str, url: str, secret: str | None
         return ModelError(f"{provider}: no connection to {url} ({reason}).", transient=True, provider=provider)
     if isinstance(error, anthropic.APIStatusError):
         headers, status = error.response.headers, error.status_code
-        transient = is_transient(status) and error.error_code not in _PERMANENT_CODES
+        transient = is_transient(status) and str(error.error_code) not in _PERMANENT_CODES
         # The provider's own word counts for more than the status.
         transient = {"true": True, "false": False}.get(headers.get("x-should-retry", ""), transient)
         return ModelError(
@@ -57,10 +57,10 @@ def model_error(error: Exception, *, provider: str, url: str, secret: str | None
 def reported_error(error: Any, *, provider: str, secret: str | None) -> ModelError:
     """The `ModelError` for an ``error`` that a server put into its stream, or into the body of a successful answer."""
     details: Mapping[str, Any] = cast("Mapping[str, Any]", error) if isinstance(error, Mapping) else {"message": error}
-    text = redacted(str(details.get("message") or dict(details))[:_LONGEST_TEXT], secret)
+    text = redacted(str(details.get("message") or dict(details)), secret)[:_LONGEST_TEXT]
     more = details.get("details")
     code = cast("Mapping[str, Any]", more).get("error_code") if isinstance(more, Mapping) else None
-    transient = code not in _PERMANENT_CODES and details.get("type") not in _PERMANENT_TYPES
+    transient = str(code) not in _PERMANENT_CODES and str(details.get("type")) not in _PERMANENT_TYPES
     return ModelError(f"{provider}: {text}", transient=transient, provider=provider)
 
 
@@ -82,7 +82,7 @@ def _redact(error: BaseException, secret: str) -> None:
     error.args = tuple([redacted(arg, secret) if isinstance(arg, str) else arg for arg in error.args])
     if isinstance(error, anthropic.APIError):
         error.message = redacted(error.message, secret)
-        if isinstance(error, anthropic.APIStatusError) and isinstance(error.api_message, str):
-            error.api_message = redacted(error.api_message, secret)
+        if isinstance(error, anthropic.APIStatusError):
+            error.api_message = redacted_value(error.api_message, secret)
         if secret in str(error.body):
             error.body = redacted_value(error.body, secret)

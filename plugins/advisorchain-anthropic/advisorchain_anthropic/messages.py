@@ -130,7 +130,7 @@ def _assistant(message: AssistantMessage, provider: str, ids: _CallIds) -> list[
 def _give_up_open_calls(sent: list[dict[str, Any]]) -> None:
     """The user speaks: calls that the provider runs itself and has no results of were cut, and it refuses them."""
     blocks: list[Block] = sent[-1]["content"]
-    answered = {block.get("tool_use_id") for block in blocks}
+    answered = [block.get("tool_use_id") for block in blocks]
     kept = [
         block for block in blocks if not str(block.get("type")).endswith("_tool_use") or block.get("id") in answered
     ]

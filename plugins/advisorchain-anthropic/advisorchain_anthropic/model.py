@@ -18,11 +18,13 @@ from advisorchain.models.http.addresses import server_of, shown_address
 from advisorchain.models.http.client_per_loop import ClientPerLoop
 from advisorchain.models.http.response_end import close_response, drain
 from advisorchain.models.http.server_sent_events import EventDecoder
+from advisorchain.models.http.understood import understood
+from advisorchain.plain_json import writable
 
 from .answer import PAUSED, Answer
 from .caching import CachePlace, CacheTtl, cache_places, mark_cached
 from .clients import ANTHROPIC_URL, client_factory, secret_of, takes_sampling
-from .content import logger, writable
+from .content import logger
 from .failures import model_error, reported_error
 from .messages import conversation
 from .parameters import SAMPLING_OPTIONS, UNKNOWN_OPTIONS, option_parameters, tool_parameters
@@ -189,9 +191,9 @@ class AnthropicModel:
             if answer.container is not None:  # what the provider's tools have made so far is there
                 _go_on_in(answer.container, body)
             await self._send(request, body, answer, client, seconds)
-        for event in answer.finish():
+        for event in understood(self.provider, answer.finish):
             await request.emit(event)
-        return answer.response()
+        return understood(self.provider, answer.response)
 
     async def _send(
         self, request: ChatRequest, body: dict[str, Any], answer: Answer, client: AsyncAnthropic, seconds: float | None
@@ -271,7 +273,7 @@ class AnthropicModel:
                 except Exception as exc:
                     raise self._cut(exc) from exc
                 for data in events:
-                    for event in answer.add(self._parsed(data, client)):
+                    for event in understood(self.provider, answer.add, self._parsed(data, client)):
                         await request.emit(event)
                     if answer.is_complete:
                         done = True
@@ -297,7 +299,7 @@ class AnthropicModel:
         message = self._parsed(content, client)
         if not isinstance(message.get("content"), list):
             raise ModelError(f"{self.provider}: the answer has no content.", transient=True, provider=self.provider)
-        for event in answer.add_message(message):
+        for event in understood(self.provider, answer.add_message, message):
             await request.emit(event)
 
     def _parsed(self, data: str | bytes, client: AsyncAnthropic) -> Mapping[str, Any]:

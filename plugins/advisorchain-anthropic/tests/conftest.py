@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import anthropic
 import pytest
+from recorded_answers import Recorded, pieces, recorded_answers, sse
 
 from advisorchain_anthropic import AnthropicModel
 
@@ -47,40 +46,6 @@ def wire() -> Wire:
 async def model(aimock: Aimock, api_key: str, wire: Wire) -> AsyncIterator[AnthropicModel]:
     async with AnthropicModel(NAME, client=lambda: wire.client(aimock.anthropic_url, api_key)) as model:
         yield model
-
-
-class Recorded:
-    """A server that sends answers in the form in which the provider was recorded, whole or as server-sent events."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.bodies: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
-        self.answers: list[Any] = []
-        self.can_stream = True
-
-    def load(self, *answers: dict[str, Any] | bytes | tuple[int, dict[str, str], dict[str, Any]]) -> None:
-        """Give these answers, one after another and the last one again and again.
-
-        A message is sent whole or as events, as the request asks for; bytes are an event stream as it is; a tuple is
-        an answer with a status of its own and headers.
-        """
-        self.bodies.clear()
-        self.headers.clear()
-        self.answers = list(answers)
-
-    def next_answer(self) -> Any:
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-
-
-def sse(*events: dict[str, Any]) -> bytes:
-    """Server-sent events as bytes."""
-    lines = [f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n" for event in events]
-    return "".join(lines).encode()
-
-
-def pieces(text: str) -> list[str]:
-    return [text[at : at + 7] for at in range(0, len(text), 7)]
 
 
 def block_events(index: int, block: dict[str, Any]) -> list[dict[str, Any]]:
@@ -138,46 +103,10 @@ def recorded_message(*content: dict[str, Any], stop_reason: str = "end_turn", **
     } | more
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        recorded: Recorded = self.server.recorded  # type: ignore[attr-defined]
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        recorded.bodies.append(body)
-        recorded.headers.append(dict(self.headers))
-        answer = recorded.next_answer()
-        status, headers, answer = answer if isinstance(answer, tuple) else (200, {}, answer)
-        streams = isinstance(answer, bytes) or (body.get("stream") and recorded.can_stream and "content" in answer)
-        kind = "text/event-stream" if streams else "application/json"
-        if isinstance(answer, bytes):
-            data = answer
-        elif streams:
-            data = sse(*message_events(answer))
-        else:
-            data = json.dumps(answer).encode()
-        self.send_response(status)
-        for name, value in {"content-type": kind, **headers}.items():
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture(scope="session")
 def recorded_server() -> Iterator[Recorded]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        server.daemon_threads = True
-        recorded = Recorded(f"http://127.0.0.1:{server.server_port}")
-        server.recorded = recorded  # type: ignore[attr-defined]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
+    with recorded_answers(message_events, field="content") as recorded:
         yield recorded
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

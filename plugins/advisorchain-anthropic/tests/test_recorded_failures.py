@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
+import traceback
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from advisorchain import (
     tool,
 )
 from advisorchain_anthropic import AnthropicModel
+from advisorchain_anthropic.clients import client_factory
 
 THINKING = {"type": "thinking", "thinking": "Shall I look it up? I shall.", "signature": "EqQBCgIYAhIM"}
 SPENT = {"error_code": "enforced_spend_limit_reached"}
@@ -190,3 +193,17 @@ async def test_secrets_of_an_address_are_not_shown(run: Any, recorded: Any, mess
         with pytest.raises(ConfigurationError) as refused:
             AnthropicModel("x", base_url=url, api_key="k")
         assert "hunter22" not in str(refused.value)
+
+
+# The SDK cannot take its half-made client down.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("proxy", ["ftp://ann:hunter2@localhost:1", "http://ann:hunter2/b@localhost:1"])
+def test_a_proxy_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    for name in ("ALL_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, proxy)
+    make = client_factory("k", None, None)
+    with pytest.raises(ConfigurationError, match="HTTPS_PROXY") as caught:
+        make()
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+    del caught
+    gc.collect()  # here, where the warning is let through

@@ -101,9 +101,9 @@ async def test_an_answer_that_is_cut(model: LocalModel, run: Any) -> None:
 async def test_what_was_read_before_is_in_the_cache(model: LocalModel) -> None:
     client = ChatClient(model, system="You are brief. " * 20, options={"max_tokens": 2})
     first, second = await client.call("Hello"), await client.call("Hello")
-    assert second.usage is not None and second.usage.cache_read_tokens is not None
+    assert second.usage.cache_read_tokens is not None
     assert second.usage.cache_read_tokens > 50
-    assert first.usage is not None and first.usage.input_tokens == second.usage.input_tokens
+    assert first.usage.input_tokens == second.usage.input_tokens
 
 
 async def test_structured_output(model: LocalModel, run: Any) -> None:

@@ -242,7 +242,6 @@ def test_an_answer_with_reasoning() -> None:
     ]
     rest, response = answer.finish()
     assert rest == [] and response.text == "Hi" and response.stop_reason == "final"
-    assert response.usage is not None
     assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.cache_read_tokens) == (5, 2, None)
 
 

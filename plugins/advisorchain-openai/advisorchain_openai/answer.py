@@ -23,7 +23,10 @@ from advisorchain import (
     ToolCallDelta,
     Usage,
 )
+from advisorchain.models.http.understood import token_count
 from advisorchain.models.prompted_tools import Reading
+
+from .response_item import mapping
 
 Json = Mapping[str, Any]
 
@@ -159,8 +162,10 @@ class Answer:
             value = piece.get(field)
             if value:
                 before = self._kept.get(field)
-                both_lists = isinstance(before, list) and isinstance(value, list)
-                self._kept[field] = [*cast("list[Any]", before), *cast("list[Any]", value)] if both_lists else value
+                if isinstance(before, list) and isinstance(value, list):
+                    before.extend(value)
+                else:
+                    self._kept[field] = value
 
     def _add_call(self, piece: Json, position: int) -> ToolCallDelta:
         function = cast("Json", piece.get("function") or {})
@@ -245,13 +250,12 @@ def _finite(digits: str) -> float:
 
 def usage_of(usage: Json) -> Usage:
     """Token counts; what the server did not say stays None."""
-    given = cast("Json", usage.get("prompt_tokens_details") or {})
-    made = cast("Json", usage.get("completion_tokens_details") or {})
+    given, made = mapping(usage.get("prompt_tokens_details")), mapping(usage.get("completion_tokens_details"))
     cached = given.get("cached_tokens")
     return Usage(
-        input_tokens=usage.get("prompt_tokens"),
-        output_tokens=usage.get("completion_tokens"),
-        cache_read_tokens=usage.get("prompt_cache_hit_tokens") if cached is None else cached,
-        cache_write_tokens=given.get("cache_write_tokens"),
-        reasoning_tokens=made.get("reasoning_tokens"),
+        input_tokens=token_count(usage.get("prompt_tokens")),
+        output_tokens=token_count(usage.get("completion_tokens")),
+        cache_read_tokens=token_count(usage.get("prompt_cache_hit_tokens") if cached is None else cached),
+        cache_write_tokens=token_count(given.get("cache_write_tokens")),
+        reasoning_tokens=token_count(made.get("reasoning_tokens")),
     )

@@ -10,6 +10,7 @@ from openai import AsyncOpenAI
 
 from advisorchain import ConfigurationError
 from advisorchain.models.http.addresses import shown_address
+from advisorchain.models.http.client_per_loop import own_client
 
 OPENAI_URL = "https://api.openai.com/v1"
 _NO_KEY = "none"
@@ -23,8 +24,14 @@ class Settings(NamedTuple):
     headers: dict[str, str]
 
     def make(self) -> AsyncOpenAI:
-        """A client with these settings."""
-        return AsyncOpenAI(api_key=self.key, base_url=self.url, default_headers=self.headers, max_retries=0)
+        """A client with these settings.
+
+        Raises:
+            ConfigurationError: see `own_client`.
+        """
+        return own_client(
+            lambda: AsyncOpenAI(api_key=self.key, base_url=self.url, default_headers=self.headers, max_retries=0)
+        )
 
 
 def client_settings(

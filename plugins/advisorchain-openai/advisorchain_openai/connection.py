@@ -14,10 +14,11 @@ from advisorchain.models.http.addresses import server_of, shown_address
 from advisorchain.models.http.client_per_loop import ClientPerLoop
 from advisorchain.models.http.response_end import close_response, drain
 from advisorchain.models.http.server_sent_events import EventDecoder
+from advisorchain.models.http.understood import understood
+from advisorchain.plain_json import writable
 
 from .clients import OPENAI_URL, client_settings, secret_of
 from .failures import model_error, reported_error
-from .writable import writable
 
 _CONNECT_TIMEOUT = 5.0
 
@@ -183,7 +184,7 @@ class Connection:
                     raise self._cut(exc) from exc
                 for data in events:
                     if data != "[DONE]":
-                        for event in reader.add(self._parsed(data, reader, client)):
+                        for event in understood(self._provider, reader.add, self._parsed(data, reader, client)):
                             await request.emit(event)
                     if data == "[DONE]" or reader.is_last:
                         done = True
@@ -206,7 +207,7 @@ class Connection:
                 f"{kind or 'no content type'} instead of JSON; is base_url right (most end in /v1)?",
                 provider=self._provider,
             )
-        for event in reader.add_whole(self._parsed(content, reader, client)):
+        for event in understood(self._provider, reader.add_whole, self._parsed(content, reader, client)):
             await request.emit(event)
         if reader.is_empty:
             raise ModelError(
@@ -223,7 +224,7 @@ class Connection:
         if not isinstance(body, dict):
             raise ModelError(f"{self._provider}: the answer is no JSON object.", provider=self._provider)
         found = cast("dict[str, Any]", body)
-        if error := reader.error_in(found):
+        if error := understood(self._provider, reader.error_in, found):
             raise reported_error(error, provider=self._provider, secret=secret_of(client))
         return found
 

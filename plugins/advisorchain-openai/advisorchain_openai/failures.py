@@ -41,7 +41,7 @@ def model_error(error: Exception, *, provider: str, url: str, secret: str | None
         return ModelError(f"{provider}: no connection to {url} ({reason}).", transient=True, provider=provider)
     if isinstance(error, openai.APIStatusError):
         headers, status = error.response.headers, error.status_code
-        transient = is_transient(status) and error.code not in _PERMANENT_CODES
+        transient = is_transient(status) and str(error.code) not in _PERMANENT_CODES
         # The provider's own word counts for more than the status.
         transient = {"true": True, "false": False}.get(headers.get("x-should-retry", ""), transient)
         return ModelError(
@@ -57,13 +57,13 @@ def model_error(error: Exception, *, provider: str, url: str, secret: str | None
 def reported_error(error: Any, *, provider: str, secret: str | None) -> ModelError:
     """The `ModelError` for an ``error`` that a server put into the body of a successful answer, or into its stream."""
     details: Mapping[str, Any] = cast("Mapping[str, Any]", error) if isinstance(error, Mapping) else {"message": error}
-    text = redacted(str(details.get("message") or dict(details))[:_LONGEST_TEXT], secret)
+    text = redacted(str(details.get("message") or dict(details)), secret)[:_LONGEST_TEXT]
     code = details.get("code")
     status = code if isinstance(code, int) and 400 <= code <= 599 else None
     if status is not None:
         transient = is_transient(status)
     else:
-        transient = code not in _PERMANENT_CODES and details.get("type") not in _PERMANENT_TYPES
+        transient = str(code) not in _PERMANENT_CODES and str(details.get("type")) not in _PERMANENT_TYPES
     return ModelError(f"{provider}: {text}", transient=transient, status=status, provider=provider)
 
 

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from openai import AsyncOpenAI
 
 from advisorchain import ChatOptions, ChatRequest, ChatResponse, Message, Tool
+from advisorchain.models.http.understood import understood
 from advisorchain.models.prompted_tools import Reading, prompted_messages, read_prompted
 
 from .answer import Answer
@@ -102,9 +103,9 @@ class OpenAIModel(ServerModel):
         answer = Answer(self.provider, read=read)
         create: Any = client.chat.completions.with_raw_response.create
         await self._connection.ask(client, create, body, seconds, request, answer)
-        for event in answer.finish():
+        for event in understood(self.provider, answer.finish):
             await request.emit(event)
-        return answer.response()
+        return understood(self.provider, answer.response)
 
     def _body(
         self, request: ChatRequest, options: ChatOptions, client: AsyncOpenAI

@@ -21,6 +21,7 @@ from advisorchain import (
     ToolCallDelta,
     Usage,
 )
+from advisorchain.models.http.understood import token_count
 from advisorchain.models.prompted_tools import Reading
 
 from .answer import arguments_of
@@ -285,9 +286,9 @@ def usage_of(usage: Json) -> Usage:
     given = mapping(usage.get("input_tokens_details"))
     made = mapping(usage.get("output_tokens_details"))
     return Usage(
-        input_tokens=usage.get("input_tokens"),
-        output_tokens=usage.get("output_tokens"),
-        cache_read_tokens=given.get("cached_tokens"),
-        cache_write_tokens=given.get("cache_write_tokens"),
-        reasoning_tokens=made.get("reasoning_tokens"),
+        input_tokens=token_count(usage.get("input_tokens")),
+        output_tokens=token_count(usage.get("output_tokens")),
+        cache_read_tokens=token_count(given.get("cached_tokens")),
+        cache_write_tokens=token_count(given.get("cache_write_tokens")),
+        reasoning_tokens=token_count(made.get("reasoning_tokens")),
     )

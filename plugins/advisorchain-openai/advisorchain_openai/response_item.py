@@ -45,16 +45,15 @@ class OutputItem:
         data: what the provider says of it.
         call: the number of the call that it is, or None.
         is_done: whether the provider has sent it whole.
-        said: its text, its thoughts or its arguments, as far as they have been emitted.
     """
 
-    __slots__ = ("data", "call", "is_done", "said", "_pieces")
+    __slots__ = ("data", "call", "is_done", "_said", "_pieces")
 
     def __init__(self, data: Json, call: int | None) -> None:
         self.data = dict(data)
         self.call = call
         self.is_done = False
-        self.said = ""
+        self._said: list[str] = []
         self._pieces: dict[tuple[str, str, int], list[str]] = {}
 
     @property
@@ -62,16 +61,22 @@ class OutputItem:
         """The item's kind; an item without one is a message."""
         return str(self.data.get("type") or "message")
 
+    @property
+    def said(self) -> str:
+        """Its text, its thoughts or its arguments, as far as they have been emitted."""
+        return "".join(self._said)
+
     def add(self, event: Json) -> str:
         """Take in a piece of text; returns what it adds to what has been said (an empty line between thoughts)."""
         _, field, kind, number = _PIECES[str(event.get("type"))]
         index = event.get(number)
         key = (field, kind, index if isinstance(index, int) else 0)
         piece = str(event["delta"])
-        gap = "\n\n" if self.type == "reasoning" and self.said and key not in self._pieces else ""
+        gap = "\n\n" if self.type == "reasoning" and self._said and key not in self._pieces else ""
         self._pieces.setdefault(key, []).append(piece)
-        self.said += gap + piece
-        return gap + piece
+        if added := gap + piece:
+            self._said.append(added)
+        return added
 
     def close(self, data: Json | None) -> None:
         """No more pieces come: the item is what the provider says, or what its pieces make when it says nothing."""

@@ -40,7 +40,7 @@ BEFORE, FIELDS = "before", "fields"
 """Of a call's metadata: the content part that it stands before (when one follows it), and more fields of its item."""
 
 
-_RUNNING = frozenset({"in_progress", "searching", "interpreting", "generating", "calling"})
+_RUNNING = ("in_progress", "searching", "interpreting", "generating", "calling")
 
 
 class Input(NamedTuple):

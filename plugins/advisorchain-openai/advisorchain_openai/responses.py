@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from openai import AsyncOpenAI
 
 from advisorchain import ChatOptions, ChatRequest, ChatResponse, Tool
+from advisorchain.models.http.understood import understood
 from advisorchain.models.prompted_tools import Reading
 
 from .inline import inlined
@@ -105,9 +106,9 @@ class OpenAIResponsesModel(ServerModel):
         answer = ResponseAnswer(self._owner, read=read)
         create: Any = client.responses.with_raw_response.create
         await self._connection.ask(client, create, body, seconds, request, answer)
-        for event in answer.finish():
+        for event in understood(self.provider, answer.finish):
             await request.emit(event)
-        return answer.response()
+        return understood(self.provider, answer.response)
 
     def _body(
         self, request: ChatRequest, options: ChatOptions

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import AsyncIterator, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import openai
 import pytest
+from recorded_answers import Recorded, pieces, recorded_answers, sse
 
 from advisorchain_openai import OpenAIModel, OpenAIResponsesModel
 
@@ -56,39 +55,6 @@ async def responder(aimock: Aimock, api_key: str, wire: Wire) -> AsyncIterator[O
     """The Responses API of aimock."""
     async with OpenAIResponsesModel("gpt-4o", client=lambda: wire.client(aimock.openai_url, api_key)) as model:
         yield model
-
-
-class Recorded:
-    """A server that sends responses in the form in which the provider was recorded, whole or as server-sent events."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.bodies: list[dict[str, Any]] = []
-        self.answers: list[Any] = []
-        self.can_stream = True
-
-    def load(self, *answers: dict[str, Any] | bytes | tuple[int, dict[str, str], dict[str, Any]]) -> None:
-        """Give these answers, one after another and the last one again and again.
-
-        A response is sent whole or as events, as the request asks for; bytes are an event stream as it is; a tuple is
-        an answer with a status of its own and headers.
-        """
-        self.bodies.clear()
-        self.answers = list(answers)
-        self.can_stream = True
-
-    def next_answer(self) -> Any:
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-
-
-def sse(*events: dict[str, Any]) -> bytes:
-    """Server-sent events as bytes."""
-    lines = [f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n" for event in events]
-    return "".join(lines).encode()
-
-
-def pieces(text: str) -> list[str]:
-    return [text[at : at + 7] for at in range(0, len(text), 7)]
 
 
 def item_events(index: int, item: dict[str, Any]) -> list[dict[str, Any]]:
@@ -153,45 +119,10 @@ def recorded_response(*output: dict[str, Any], status: str = "completed", **more
     }
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        recorded: Recorded = self.server.recorded  # type: ignore[attr-defined]
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        recorded.bodies.append(body)
-        answer = recorded.next_answer()
-        status, headers, answer = answer if isinstance(answer, tuple) else (200, {}, answer)
-        streams = isinstance(answer, bytes) or (body.get("stream") and recorded.can_stream and "output" in answer)
-        kind = "text/event-stream" if streams else "application/json"
-        if isinstance(answer, bytes):
-            data = answer
-        elif streams:
-            data = sse(*response_events(answer))
-        else:
-            data = json.dumps(answer).encode()
-        self.send_response(status)
-        for name, value in {"content-type": kind, **headers}.items():
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture(scope="session")
 def recorded_server() -> Iterator[Recorded]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        server.daemon_threads = True
-        recorded = Recorded(f"http://127.0.0.1:{server.server_port}/v1")
-        server.recorded = recorded  # type: ignore[attr-defined]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
+    with recorded_answers(response_events, field="output", path="/v1") as recorded:
         yield recorded
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

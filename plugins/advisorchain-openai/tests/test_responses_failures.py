@@ -25,6 +25,7 @@ from advisorchain import (
     UserMessage,
 )
 from advisorchain_openai import OpenAIModel, OpenAIResponsesModel
+from advisorchain_openai.clients import client_settings
 
 if TYPE_CHECKING:
     from aimock import Aimock
@@ -364,3 +365,17 @@ def test_one_model_on_several_event_loops_leaves_nothing_open(aimock: Aimock) ->
         assert client.call_sync("hello").text == "hi"
         gc.collect()
     assert not [str(warning.message) for warning in caught]
+
+
+# The SDK cannot take its half-made client down.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("proxy", ["ftp://ann:hunter2@localhost:1", "http://ann:hunter2/b@localhost:1"])
+def test_a_proxy_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    for name in ("ALL_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, proxy)
+    make = client_settings("OpenAIModel", "k", None, None).make
+    with pytest.raises(ConfigurationError, match="HTTPS_PROXY") as caught:
+        make()
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+    del caught
+    gc.collect()  # here, where the warning is let through
