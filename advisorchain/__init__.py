@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from .advisor import Advisor
 from .chain import AdvisorChain
 from .client import ChatClient
-from .context import Context, ContextKey, Ledger, Turn, TurnEnd
+from .context import Context, ContextKey, Ledger, Turn
 from .errors import (
     AdvisorChainError,
     AuditError,
@@ -45,7 +45,7 @@ from .events import (
     ToolProgress,
     ToolStarted,
 )
-from .exchange import ChatNext, ChatRequest, ChatResponse, Emit, StopReason, Tap, ToolNext, ToolSet
+from .exchange import ChatNext, ChatRequest, ChatResponse, Emit, StopReason, Tap, ToolNext
 from .failures import FailureTable, classify, register_failure
 from .function_advisor import FunctionAdvisor, chat_advisor, tool_advisor
 from .invocation import ToolInvocation, ToolResult
@@ -76,7 +76,9 @@ from .prompt import Transcript
 from .runtime import Runtime
 from .stream import ChatStream
 from .tool_execution import ToolExecution
+from .tool_set import ToolSet
 from .tools import Tool, ToolContext, ToolProvider, ToolRegistry, tool
+from .turn_end import TurnEnd
 from .version import __version__
 
 if _TYPE_CHECKING:

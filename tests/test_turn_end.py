@@ -64,9 +64,9 @@ async def test_the_outer_ones_learn_of_a_callbacks_failure(run: Any, waits: bool
 async def test_a_callback_that_hangs_does_not_keep_the_plain_ones_from_running(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from advisorchain import context
+    from advisorchain import turn_end
 
-    monkeypatch.setattr(context, "TURN_END_SECONDS", 0.05)
+    monkeypatch.setattr(turn_end, "TURN_END_SECONDS", 0.05)
     seen: list[Any] = []
 
     async def hang(end: TurnEnd) -> None:

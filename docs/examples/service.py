@@ -19,6 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from advisorchain import (
     AdvisorChainError,
     ChatClient,
+    ChatNext,
+    ChatRequest,
+    ChatResponse,
     Order,
     Restarted,
     RoundStarted,
@@ -32,7 +35,7 @@ TURN_SECONDS = 120
 
 
 @chat_advisor(order=Order.DEADLINE)
-async def deadline(request: Any, call_next: Any) -> Any:
+async def deadline(request: ChatRequest, call_next: ChatNext) -> ChatResponse:
     """Ends a turn that takes too long, whatever it waits for."""
     with anyio.fail_after(TURN_SECONDS):
         return await call_next(request)

@@ -83,7 +83,7 @@ def test_the_tree_of_errors_is_the_one_of_the_source() -> None:
         ("mcp-serving.md", "mcp.tool_server.PAGE_SIZE", "pages of 1,000"),
         ("mcp-serving.md", "cli.mcp_serve.ENDS_WITHIN", "after 5 seconds whatever still"),
         ("sub-agents.md", "sub_agent.SUB_AGENT_TIMEOUT", "600 seconds"),
-        ("writing-an-advisor.md", "context.TURN_END_SECONDS", "have 5\nseconds"),
+        ("writing-an-advisor.md", "turn_end.TURN_END_SECONDS", "have 5\nseconds"),
     ],
 )
 def test_the_numbers_are_those_of_the_source(page: str, name: str, shown: str) -> None:
