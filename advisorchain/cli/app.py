@@ -24,6 +24,7 @@ from .memory import memory_app
 from .plugins import plugins_app
 from .problems import one_line_errors
 from .scaffold import plugin_app
+from .standard_input import read_all
 from .termination import end_on_sigterm
 from .tools import tools_app
 from .trace import trace_app
@@ -241,7 +242,7 @@ def run(
             client = client or _client(
                 choose_model(model), tools, system, return_direct, tracing.telemetry, announce=True
             )
-            text = sys.stdin.read() if prompt == "-" else prompt
+            text = read_all() if prompt == "-" else prompt
             response = anyio.run(ask, client, text.encode("utf-8", "replace").decode(), conversation)
             flow = Flow(open_console())
             flow.write(response.text)

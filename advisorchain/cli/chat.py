@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -15,6 +14,7 @@ from ..errors import AdvisorChainError
 from ..messages import Message, UserMessage
 from .choice import described
 from .display import one_line
+from .standard_input import is_terminal, read_line
 from .termination import exit_code, was_terminated
 from .turns import TurnView
 
@@ -44,7 +44,7 @@ class Conversation:
         self._problems = problems
         self._turn_done = turn_done
         self._history: list[Message] = []
-        self._by_hand = sys.stdin.isatty()
+        self._by_hand = is_terminal()
 
     def run(self) -> int:
         """Converse until ``/exit``, the end of the input, a second Ctrl-C or SIGTERM; returns the exit code."""
@@ -77,7 +77,7 @@ class Conversation:
     def _read(self) -> str | None:
         """The next line; None at the end of the input."""
         try:
-            line = input(PROMPT) if self._by_hand else sys.stdin.readline()
+            line = input(PROMPT) if self._by_hand else read_line()
         except EOFError:
             self._console.print()
             return None

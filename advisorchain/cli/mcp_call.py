@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -23,6 +22,7 @@ from .choice import UsageProblem
 from .display import Flow, one_line, open_console
 from .mcp_choice import ChosenServers
 from .mcp_list import listed, quiet
+from .standard_input import read_all
 
 
 async def call_tool(chosen: ChosenServers, name: str, arguments: list[str], as_json: bool, verbose: bool) -> int:
@@ -80,7 +80,7 @@ def _found(found: Sequence[tuple[ServerStatus, list[RemoteTool]]], server: str, 
 
 def _arguments(texts: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
     if len(texts) == 1 and (texts[0] == "-" or texts[0].lstrip().startswith("{")):
-        text = sys.stdin.read() if texts[0] == "-" else texts[0]
+        text = read_all() if texts[0] == "-" else texts[0]
         try:
             value = json.loads(text)
         except ValueError as exc:

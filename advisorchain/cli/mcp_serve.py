@@ -20,6 +20,7 @@ import typer
 from .choice import UsageProblem, load_tools
 from .display import one_line
 from .problems import one_line_errors
+from .standard_input import is_terminal
 
 ENDS_WITHIN = 5.0
 """Seconds after a signal when the process ends whatever still runs."""
@@ -112,7 +113,7 @@ async def _serve(tools: list[Any], settings: dict[str, Any]) -> int:
             address = await serving.start(served)
             if address != "stdio":
                 _say(f"serving at {address}; Ctrl-C stops it")
-            elif sys.stdin.isatty():
+            elif is_terminal():
                 _say("waiting for an MCP client on the standard input; Ctrl-C stops it")
         group.cancel_scope.cancel()
     return code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -38,6 +39,14 @@ def test_a_conversation_through_a_pipe(advisorchain: Any) -> None:
 def test_the_end_of_the_input_leaves(advisorchain: Any) -> None:
     done = advisorchain("chat", "-m", "keyword", input="hello")
     assert done.returncode == 0 and "rule-based" in done.stdout
+
+
+def test_a_closed_input_leaves() -> None:
+    for command in ("chat", "run -"):
+        program = f"import sys; from advisorchain.cli import main; sys.argv[1:] = {command.split()}; main()"
+        line = f"exec {shlex.quote(sys.executable)} -c {shlex.quote(program)} <&-"
+        done = subprocess.run(line, shell=True, capture_output=True, text=True)
+        assert done.returncode == 0 and "Error" not in done.stderr, done.stderr
 
 
 def test_a_failed_tool_is_shown_and_the_conversation_goes_on(advisorchain: Any) -> None:
