@@ -151,15 +151,14 @@ class Turn:
         """Whether anything waits for the end of the turn."""
         return self._callbacks is not None
 
-    async def end(self, response: ChatResponse[Any] | None, error: BaseException | None) -> None:
+    def end(self, response: ChatResponse[Any] | None, error: BaseException | None) -> Awaitable[None]:
         """Run the ``at_turn_end`` callbacks, last registered first, shielded from cancellation for 5 s.
 
         Raises:
             Exception: the first callback's error, when the turn itself had none; later ones are logged.
         """
-        if self._callbacks is not None:
-            end = TurnEnd(response, error, (*self.messages, *self.transcript))
-            await run_callbacks(self._callbacks, end, self.id)
+        end = TurnEnd(response, error, (*self.messages, *self.transcript))
+        return run_callbacks(self._callbacks or [], end, self.id)
 
 
 class Context:

@@ -23,6 +23,7 @@ from .errors import AdvisorChainError, ConfigurationError
 from .events import Event, Finished, Restarted, RoundStarted, TextDelta
 from .exchange import DONE, ChatRequest, ChatResponse, Emit
 from .shield import in_trio, run_shielded
+from .text_pieces import TextPieces
 
 if TYPE_CHECKING:
     import anyio
@@ -245,24 +246,13 @@ class ChatStream(Generic[T]):
             self._wake = anyio.Event()
         await self._wake.wait()
 
-    async def text(self, *, final: bool = False) -> AsyncIterator[str]:
+    def text(self, *, final: bool = False) -> AsyncIterator[str]:
         """The turn's text as it is streamed, without what sub-agents say.
 
         Args:
             final: only the last round's text, which is the answer: it is known to be the last when the turn ends.
         """
-        answer: list[str] = []
-        async for event in self:
-            kind = type(event)
-            if kind is TextDelta and not event.path:
-                if final:
-                    answer.append(event.text)  # type: ignore[attr-defined]
-                else:
-                    yield event.text  # type: ignore[attr-defined]
-            elif (kind is RoundStarted or kind is Restarted) and not event.path:
-                answer.clear()
-        for piece in answer:
-            yield piece
+        return TextPieces(self, final=final)
 
     async def response(self) -> ChatResponse[T]:
         """Wait for the end of the turn; the same response that ``call`` returns.

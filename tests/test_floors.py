@@ -53,6 +53,7 @@ FLOORS = {
     "model_call": 2,
     "function_advisor": 2,
     "stream": 2,
+    "text_pieces": 2,
     "explain": 2,
     "explain_mermaid": 2,
     "explain_names": 2,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from advisorchain import (
@@ -52,6 +55,19 @@ def talker(*texts: str, pause: Callable[[], Awaitable[None]] | None = None) -> C
 
 
 # Entering ------------------------------------------------------------------------------------------------------------
+
+
+async def test_to_leave_the_text_by_break_is_nothing_special() -> None:
+    client = ChatClient(ScriptedModel(["some words"], chunk_size=2))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        async with client.stream("?") as stream:
+            async for piece in stream.text():
+                assert piece == "so"
+                break
+        gc.collect()
+        await anyio.lowlevel.checkpoint()
+    assert [str(each.message) for each in found] == []
 
 
 async def test_a_stream_is_entered_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import anyio
@@ -83,10 +84,12 @@ async def test_a_call_waits_up_to_its_deadline(run: Any, state: Any) -> None:
 async def test_who_waits_is_served_in_order_and_who_cannot_is_refused_at_once(run: Any, state: Any) -> None:
     time = Time()
     waits: list[float] = []
+    alarms: list[tuple[float, anyio.Event]] = []
 
     async def sleep(seconds: float) -> None:
         waits.append(round(seconds, 3))
-        await anyio.sleep(seconds / 100)
+        alarms.append((seconds, anyio.Event()))
+        await alarms[-1][1].wait()
 
     limit = RateLimitAdvisor(calls=2, per=10, burst=1, max_wait=20, clock=time, sleep=sleep, state=state)
     done: list[int] = []
@@ -102,7 +105,10 @@ async def test_who_waits_is_served_in_order_and_who_cannot_is_refused_at_once(ru
     async with anyio.create_task_group() as group:
         for number in range(8):
             group.start_soon(one, number)
-            await anyio.sleep(0.001)
+            await anyio.wait_all_tasks_blocked()
+        for _, alarm in sorted(alarms, key=itemgetter(0)):
+            alarm.set()
+            await anyio.wait_all_tasks_blocked()
     assert sorted(refused) == [5, 6, 7]
     assert done == [0, 1, 2, 3, 4]
     assert waits == [5, 10, 15, 20]

@@ -212,10 +212,14 @@ async def test_a_swallowed_failure_is_found() -> None:
         await check_audit_sink(Right, lambda: list(KEPT), broken=Swallows)
 
 
+def modes_in(directory: Path) -> dict[str, str]:
+    return {file.name: oct(file.stat().st_mode & 0o777) for file in directory.iterdir()}
+
+
 async def test_the_database_is_its_owners_alone(tmp_path: Path) -> None:
     sink = SqliteSink(tmp_path / "audit.db")
     await sink.write({"kind": "turn"})
-    modes = {file.name: oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()}
+    modes = modes_in(tmp_path)
     sink.close()
     assert "audit.db" in modes and set(modes.values()) == {"0o600"}, modes
 

@@ -397,7 +397,6 @@ def test_a_run_of_blanks_is_no_burden() -> None:
     assert time.process_time() - start < 1  # quadratic, it takes minutes
 
 
-
 async def test_300_tools_are_no_burden(anyio_backend: str) -> None:
     def handler(arguments: dict[str, Any]) -> str:
         return "42"
