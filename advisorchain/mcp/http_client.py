@@ -5,6 +5,7 @@ Imports ``httpx2``: imported only when something is connected over HTTP.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from inspect import isawaitable
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ from .stdio import line_limit
 if TYPE_CHECKING:
     from .opening import Trace
 
+logger = logging.getLogger("advisorchain.mcp")
+
 READ_SECONDS = 300.0
 """How long an HTTP answer may be silent."""
 
@@ -34,7 +37,8 @@ async def http_client(server: McpServer, trace: Trace) -> httpx2.AsyncClient:
         limit = None if _is_stream(response, server) else line_limit(server)
         response.stream = _Body(response.stream, limit, _encoding(response))
 
-    headers = httpx2.Headers(await _given_headers(server))
+    given = await _given_headers(server)
+    headers = httpx2.Headers(given)
     # A few compressed kilobytes can be gigabytes, and they are unpacked before anybody can look at them.
     headers["accept-encoding"] = "identity"
     parts = urlsplit(server.url)
@@ -42,7 +46,7 @@ async def http_client(server: McpServer, trace: Trace) -> httpx2.AsyncClient:
     if auth is None and parts.username is not None:
         auth = httpx2.BasicAuth(unquote(parts.username), unquote(parts.password or ""))
     elif auth is None and callable(server.headers):
-        auth = _RenewedHeaders(server)
+        auth = _RenewedHeaders(server, given)
     return httpx2.AsyncClient(
         headers=headers,
         auth=auth,
@@ -52,7 +56,7 @@ async def http_client(server: McpServer, trace: Trace) -> httpx2.AsyncClient:
     )
 
 
-async def _given_headers(server: McpServer) -> dict[str, str]:
+async def _given_headers(server: McpServer) -> httpx2.Headers:
     """The headers of the settings, from their function if it is one.
 
     Raises:
@@ -65,7 +69,7 @@ async def _given_headers(server: McpServer) -> dict[str, str]:
             raise ConfigurationError("headers= must be an async function; this one returned without being awaited.")
         given = await asked
         check_headers(given)
-    return dict(given or {})
+    return httpx2.Headers(dict(given or {}))
 
 
 class _RenewedHeaders(httpx2.Auth):
@@ -74,18 +78,34 @@ class _RenewedHeaders(httpx2.Auth):
     A connection may live for days, and a token for an hour. What is answered with 401 was not carried out.
     """
 
-    def __init__(self, server: McpServer) -> None:
+    def __init__(self, server: McpServer, given: httpx2.Headers) -> None:
         self._server = server
-        self._newest: dict[str, str] = {}
+        self._given = self._newest = given
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        request.headers.update(self._newest)
+        # What a request has otherwise than given belongs to the protocol, and stays.
+        kept = {name for name, value in request.headers.items() if value != self._given.get(name)}
+        self._renew(request, kept)
         response = yield request
         if response.status_code == 401:
-            self._newest = await _given_headers(self._server)
-            if any(request.headers.get(name) != value for name, value in self._newest.items()):
-                request.headers.update(self._newest)
+            try:
+                self._newest = await _given_headers(self._server)
+            except Exception as error:  # passed on, it would end the connection for all other calls too
+                logger.warning("MCP server %r: headers= failed: %s", self._server.name, type(error).__name__)
+                logger.debug("headers= failed", exc_info=error)
+                return
+            if self._renew(request, kept):
                 yield request
+
+    def _renew(self, request: httpx2.Request, kept: set[str]) -> bool:
+        """Give a request the newest headers; whether it had others."""
+        changed = {
+            name: value
+            for name, value in self._newest.items()
+            if name not in kept and request.headers.get(name) != value
+        }
+        request.headers.update(changed)
+        return bool(changed)
 
 
 def _note_status(response: httpx2.Response, trace: Trace) -> None:

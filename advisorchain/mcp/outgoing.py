@@ -59,7 +59,7 @@ def wire_tool(tool: Tool, *, modern: bool, published: Collection[str] = ()) -> t
         input_schema=writable({"type": "object", **tool.input_schema}),
         output_schema=None if output is None else writable(dict(output)),
         annotations=types.ToolAnnotations(**hints) if hints else None,
-        _meta=to_jsonable_python(writable(meta), fallback=str) if meta else None,
+        _meta=_json(meta, fallback=str) if meta else None,
     )
 
 
@@ -81,7 +81,7 @@ def wire_result(result: ToolResult, tool: Tool, *, modern: bool) -> types.CallTo
 
     A result that does not keep the output schema is an error: a client that checks it would refuse the whole answer.
     """
-    structured = writable(to_jsonable_python(result.structured, inf_nan_mode="strings"))  # raises here, not in the SDK
+    structured = _json(result.structured, inf_nan_mode="strings")  # raises here, not in the SDK
     if not modern and not isinstance(structured, dict):
         structured = None
     schema = output_schema(tool, modern)
@@ -122,6 +122,15 @@ def _said(result: ToolResult) -> Any:
         return from_json(result.content)
     except ValueError:
         return None
+
+
+def _json(value: Any, **settings: Any) -> Any:
+    """A value as JSON data that can be written."""
+    try:
+        data = to_jsonable_python(value, **settings)
+    except UnicodeEncodeError:  # it takes half of a surrogate pair as a text, but not as a key
+        data = to_jsonable_python(writable(value), **settings)
+    return writable(data)
 
 
 def _problem(tool: Tool, schema: Mapping[str, Any], structured: Any) -> str | None:

@@ -22,7 +22,7 @@ GIVE_UP_SECONDS = 1.0
 def request_our_way(client: Any) -> None:
     """Have a client of the SDK, before it is entered, make requests as the module says.
 
-    Only this client changes. Should the SDK's inside be another one day, nothing is changed.
+    Only this client changes. What the SDK's inside calls otherwise one day stays as the SDK has it.
     """
     connect = getattr(client, "_connect", None)
     if connect is None:
@@ -31,7 +31,7 @@ def request_our_way(client: Any) -> None:
     async def connect_our_way(*args: Any, **kwargs: Any) -> Any:
         dispatcher = await connect(*args, **kwargs)
         send = getattr(type(dispatcher), "send_raw_request", None)
-        if isinstance(send, FunctionType) and _OURS.keys() <= send.__globals__.keys():
+        if isinstance(send, FunctionType):
             ours = FunctionType(
                 send.__code__, send.__globals__ | _OURS, send.__name__, send.__defaults__, send.__closure__
             )

@@ -155,8 +155,7 @@ class McpServer:
         texts = isinstance(args, Sequence) and all(isinstance(text, str) for text in (command, *args))
         if not texts or isinstance(args, str) or not command:
             raise ConfigurationError(
-                f"McpServer.stdio takes a command and a list of arguments, all texts: stdio('python', ['server.py']), "
-                f"not {command!r}, {args!r}."
+                "McpServer.stdio takes a command and a list of arguments, all texts: stdio('python', ['server.py'])."
             )
         return McpServer(
             name=name or _program(command, args),

@@ -130,13 +130,18 @@ def _message(line: bytes) -> Any:
 
 
 def _answered(line: bytes) -> bytes | None:
-    """The id of the request that a line answers which is no valid message, as JSON; None if it does not say."""
+    """The id of the request that a line answers which is no valid message, as JSON; None if it does not say.
+
+    Lines of a log are no answers, also when they are JSON with an id, or quote a message.
+    """
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
         head, tail = line[:_SEEN], line[-_SEEN:]
-        return None if b'"method"' in head + tail else _id_in(head, tail)
-    number = data.get("id") if isinstance(data, dict) and "method" not in data else None
+        is_answer = line.lstrip()[:1] == b"{" and b'"jsonrpc"' in head + tail and b'"method"' not in head + tail
+        return _id_in(head, tail) if is_answer else None
+    is_answer = isinstance(data, dict) and "jsonrpc" in data and "method" not in data
+    number = data.get("id") if is_answer else None
     return str(number).encode() if type(number) is int else None
 
 

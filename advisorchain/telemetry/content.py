@@ -7,6 +7,7 @@ The shapes are those of the JSON schemas ``gen-ai-input-messages``, ``gen-ai-out
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from pydantic_core import to_json, to_jsonable_python
@@ -28,8 +29,8 @@ from ..tools.definition import Tool
 from .failures import error_text
 
 CUTS = (16_384, 4_096, 1_024, 256, 64)
-"""Characters that a text keeps, and items that a list inside of something keeps, tried one after the other until the
-whole fits."""
+"""Characters that a text keeps, and items that a list or object inside of something keeps, tried one after the other
+until the whole fits."""
 _DEEPEST = 32
 
 
@@ -105,7 +106,7 @@ def tool_definitions(tools: Iterable[Tool], limit: int) -> list[dict[str, Any]]:
 
 
 def plain(value: Any, limit: int, depth: int = _DEEPEST) -> Any:
-    """A value as JSON data with its texts cut, and the lists inside it; deeper than ``depth`` it is cut off."""
+    """A value as JSON data with its texts cut, and what is inside it; deeper than ``depth`` it is cut off."""
     if isinstance(value, str):
         return cut(value, limit)
     if value is None or isinstance(value, bool | int | float):
@@ -113,7 +114,8 @@ def plain(value: Any, limit: int, depth: int = _DEEPEST) -> Any:
     if depth == 0:
         return "…"
     if isinstance(value, Mapping):
-        return {cut(str(key), limit): plain(item, limit, depth - 1) for key, item in value.items()}
+        found = {cut(str(key), limit): plain(item, limit, depth - 1) for key, item in islice(value.items(), limit)}
+        return found if len(value) <= limit else {**found, "…": f"({len(value) - limit} more)"}
     if isinstance(value, list | tuple):
         items = value if depth == _DEEPEST else value[:limit]
         kept = [plain(item, limit, depth - 1) for item in items]

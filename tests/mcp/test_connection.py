@@ -270,7 +270,7 @@ def test_a_program_that_ends_after_sync_calls_leaves_no_child(tmp_path: Path) ->
 import sys
 sys.path[:0] = {[str(Path(__file__).parent.parent / "support")]!r}
 from mcp_client import raw
-from advisorchain import ChatClient, ConfigurationError, ToolCall
+from advisorchain import ChatClient, ToolCall
 from advisorchain.mcp import McpTools
 from advisorchain.testing import ScriptedModel
 client = ChatClient(ScriptedModel([[ToolCall("pid", {{}})], "done"]), tools=[McpTools([raw()])])

@@ -92,6 +92,14 @@ async def test_a_call_that_fails_costs_only_itself(case: str, mcp: Any, run: Any
 NO_HARM: dict[str, dict[str, Any]] = {
     "talks to stderr": {"stderr": 8_000_000},
     "prints to stdout": {"noise": 20},
+    "logs to stdout": {
+        "logs": [
+            '{"level": "info", "id": ID, "error": null}',
+            '{"level": "debug", "sent": {"jsonrpc": "2.0", "id": ID, "result": 7}}',
+            'Sending {"jsonrpc": "2.0", "id": ID, "result": 7}',
+            '{level: info, "id": ID}',
+        ]
+    },
     "pages": {"page": 1},
     "slow": {"slow": {"initialize": 0.3, "tools/list": 0.3, "tools/call": 0.3}},
 }

@@ -60,6 +60,13 @@ def test_bytes_that_are_no_utf8() -> None:
 HALF = "half \ud83d"
 
 
+class Odd:
+    """Is no JSON; its text stands for it."""
+
+    def __str__(self) -> str:
+        return HALF
+
+
 @pytest.mark.parametrize(
     ("value", "written"),
     [
@@ -80,7 +87,9 @@ def test_tools_and_results_that_are_served_can_be_written() -> None:
     )  # fmt: skip
     assert "half ?" in wire_tool(tool, modern=True, published=["m"]).model_dump_json()
     parts = (TextPart(text=HALF), FilePart(url=f"file:///{HALF}"), FilePart(data=b"x", name=HALF))
-    result = ToolResult(HALF, parts=parts, structured={"x": HALF}, metadata={"mcp": {"for_user": parts}})
+    odd = tool.replace(meta={"m": {"x": Odd()}})
+    assert "half ?" in wire_tool(odd, modern=True, published=["m"]).model_dump_json()
+    result = ToolResult(HALF, parts=parts, structured={HALF: HALF}, metadata={"mcp": {"for_user": parts}})
     assert "half ?" in wire_result(result, tool, modern=True).model_dump_json()
 
 

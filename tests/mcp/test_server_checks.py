@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from mcp_client import raw
 from mcp_http import LegacyMcp, serving
 
-from advisorchain import ChatClient, ConfigurationError
+from advisorchain import ChatClient, ConfigurationError, ToolCall, ToolMessage
 from advisorchain.mcp import McpServer, McpTools
 from advisorchain.testing import ScriptedModel
 
@@ -92,6 +93,12 @@ def test_a_header_that_http_does_not_allow_is_refused_without_its_value(value: s
     assert "SECRET" not in str(caught.value)
 
 
+def test_arguments_that_are_no_texts_are_refused_without_the_others() -> None:
+    with pytest.raises(ConfigurationError, match="all texts") as caught:
+        McpServer.stdio("python", ["--token", "SECRET", 5])  # type: ignore[list-item]
+    assert "SECRET" not in str(caught.value)
+
+
 def test_a_token_as_auth_is_refused_without_its_value() -> None:
     with pytest.raises(ConfigurationError, match="a token goes into headers=") as caught:
         McpServer.http(URL, auth="SECRET")
@@ -162,6 +169,27 @@ async def test_a_token_that_has_expired_is_asked_for_anew_and_no_call_is_lost(ca
     assert tokens.server.calls == 5
 
 
+async def test_a_token_that_is_renewed_changes_no_header_of_the_protocol(call: Any) -> None:
+    tokens = Tokens()
+    seen: list[dict[str, str]] = []
+
+    def answer(method: str, path: str, headers: dict[str, str], message: Any) -> Any:
+        if (message or {}).get("method") == "tools/call":
+            seen.append({name: headers[name] for name in ("accept", "accept-encoding", "content-type")})
+        return tokens(method, path, headers, message)
+
+    async def headers() -> dict[str, str]:
+        return {"accept": "text/csv", "Accept-Encoding": "gzip", "content-type": "text/csv", **await tokens.headers()}
+
+    with serving(answer) as http:
+        async with McpTools([McpServer.http(http.url + "/mcp", headers=headers, era="legacy")]) as tools:
+            await tools.listed()
+            tokens.valid = "t2"
+            for _ in range(2):
+                assert (await call(tools, "count")).content == "done"
+    assert len(seen) == 3 and seen[0] == seen[1] == seen[2] and "gzip" not in str(seen)
+
+
 async def test_a_token_that_stays_wrong_is_asked_for_once_a_call_and_told(mcp: Any, call: Any) -> None:
     tokens = Tokens()
 
@@ -177,3 +205,41 @@ async def test_a_token_that_stays_wrong_is_asked_for_once_a_call_and_told(mcp: A
             assert tokens.asked == asked + 1
             assert len(http.seen) == seen + 1  # the same token is not sent twice
     assert tokens.server.calls == 0
+
+
+async def test_a_function_of_headers_that_fails_costs_no_other_call(caplog: pytest.LogCaptureFixture) -> None:
+    tokens = Tokens()
+    called, goes_on = threading.Event(), threading.Event()
+
+    def answer(method: str, path: str, headers: dict[str, str], message: Any) -> Any:
+        answered = tokens(method, path, headers, message)
+        if tokens.server.calls == 1 and not called.is_set():
+            called.set()
+            goes_on.wait(20)
+        return answered
+
+    async def headers() -> dict[str, str]:
+        if called.is_set():
+            raise RuntimeError("SECRET")
+        return await tokens.headers()
+
+    async def count() -> ToolMessage:
+        client = ChatClient(ScriptedModel([[ToolCall("count", {})], "done"]), tools=[tools])
+        (message,) = [each for each in (await client.call("go")).new_messages if isinstance(each, ToolMessage)]
+        return message
+
+    async def first() -> None:
+        assert (await count()).content == "done"
+
+    with serving(answer) as http:
+        async with McpTools([McpServer.http(http.url + "/mcp", headers=headers, era="legacy")]) as tools:
+            await tools.listed()
+            async with anyio.create_task_group() as group:
+                group.start_soon(first)
+                await anyio.to_thread.run_sync(called.wait, 20)
+                tokens.valid = "t2"
+                with caplog.at_level(logging.INFO):
+                    assert (await count()).is_error
+                goes_on.set()
+            assert tools.status()[0].state == "connected"
+    assert "headers= failed: RuntimeError" in caplog.text and "SECRET" not in caplog.text

@@ -312,6 +312,14 @@ async def test_the_sdk_adds_no_span_and_sends_no_baggage(
     assert said["traceparent"].split("-")[1:3] == [f"{call.context.trace_id:032x}", f"{call.context.span_id:016x}"]
 
 
+async def test_what_else_of_the_sdk_is_called_otherwise_brings_no_span_back(
+    mcp: Callable[..., McpTools], sdk: Traced, monkeypatch: pytest.MonkeyPatch, run: Any
+) -> None:
+    monkeypatch.delattr("mcp.shared.jsonrpc_dispatcher._ABANDON_WRITE_TIMEOUT")
+    await run(_client(mcp(raw("sums")), None, ToolCall("add", {"a": 1, "b": 2})), "Go.")
+    assert not sdk.spans
+
+
 async def test_the_sdk_tells_no_error_of_a_child_process(mcp: Callable[..., McpTools], sdk: Traced, run: Any) -> None:
     traced = Traced()
     await run(_client(mcp(raw("odd", fail=-32050)), traced, ToolCall("add", {"a": 1, "b": 2})), "Go.")

@@ -327,14 +327,19 @@ def test_what_is_captured_is_bounded_json(value: Any, limit: int) -> None:
 
 
 @pytest.mark.parametrize("redact", [None, lambda attribute, value: value], ids=["as they are", "redacted"])
-async def test_long_lists_of_arguments_are_cut(redact: Any, traced: Traced, run: Any) -> None:
-    rows = {"table": "trips", "rows": [[n, n + 1] for n in range(20_000)]}
+async def test_long_lists_and_objects_in_arguments_are_cut(redact: Any, traced: Traced, run: Any) -> None:
+    rows = {
+        "table": "trips",
+        "rows": [[n, n + 1] for n in range(20_000)],
+        "names": {f"trip {n}": n for n in range(20_000)},
+    }
     telemetry = traced.telemetry(capture_content="span", redact=redact)
     await run(ChatClient(ScriptedModel([[ToolCall("store", rows)], "Done."]), telemetry=telemetry), "Go.")
     tool, chat = (span.attributes or {} for span in (traced.one("execute_tool"), traced.named("chat")[0]))
     arguments = json.loads(str(tool["gen_ai.tool.call.arguments"]))
     assert arguments["table"] == "trips" and arguments["rows"][:2] == [[0, 1], [1, 2]]
     assert str(arguments["rows"][-1]).endswith(" more)")
+    assert arguments["names"]["trip 1"] == 1 and arguments["names"]["…"].endswith(" more)")
     ((part,),) = (message["parts"] for message in json.loads(str(chat["gen_ai.output.messages"])))
     assert part["arguments"]["table"] == "trips"
 

@@ -7,6 +7,7 @@ Started as ``python raw.py '{"name": ..., "habits": {...}}'``. Habits:
     close_stdout: methods at which it closes its output and lives on
     slow: seconds before an answer, by method       stderr: bytes written to standard error at each call
     noise: lines of its output that are no protocol before each answer
+    logs: lines written before each answer to a call, with its id in the place of ID
     ignore_term: SIGTERM and the end of its input do not end it
     tools: the list of tools, or "many", "duplicate", "invalid", "loop"; tools_file: a file with that
     page: tools per page                            child: it starts a child process of its own, told by `family`
@@ -116,6 +117,8 @@ def call(request: dict[str, Any]) -> None:
         sys.stderr.flush()
     for _ in range(HABITS.get("noise", 0)):
         write("this is no JSON")
+    for line in HABITS.get("logs", ()):
+        write(line.replace("ID", str(request["id"])))
     if "fail" in HABITS:
         send({"id": request["id"], "error": {"code": HABITS["fail"], "message": "so it is"}})
         return
