@@ -88,7 +88,8 @@ class Circuit:
         proven: whether the source has answered since the circuit was last closed.
         recent: when the latest failed attempts happened.
         until: open: when a probe may be made. Half open: when the probe counts as lost.
-        changes: how often the state has changed; the outcome of a call that was admitted before a change is ignored.
+        changes: how often the state has changed; the outcome of a call that was admitted before a change is ignored,
+            unless it is the success of a probe and another one is under way.
         history: the latest transitions.
         trials: since when calls are out on trial: those made while the source was not known to work.
         calm: closed, proven, and no failure since the last success: there is nothing to look after.
@@ -135,11 +136,11 @@ class Circuit:
         return circuit, Admission(True, True, circuit.changes)
 
     def succeeded(self, admission: Admission, now: float) -> Circuit:
-        """The source has answered."""
+        """The source has answered; also to a probe that was taken for lost, and only took its time."""
+        if admission.probe and self.state == "half_open":
+            return self._turn("closed", now, "the probe succeeded", failures=0, proven=True, recent=())
         if admission.changes != self.changes:
             return self
-        if admission.probe:
-            return self._turn("closed", now, "the probe succeeded", failures=0, proven=True, recent=())
         return self if self.calm else replace(self, failures=0, proven=True, trials=())
 
     def failed(self, admission: Admission, now: float, rules: CircuitRules) -> Circuit:

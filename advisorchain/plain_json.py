@@ -36,10 +36,15 @@ def writable(value: Any, leaf: Callable[[Any], Any] | None = None) -> Any:
         return value.encode(errors="replace").decode()
     if isinstance(value, Mapping):
         items = cast("Mapping[object, Any]", value).items()
-        return {key if type(key) is tuple else writable(key, leaf): writable(inner, leaf) for key, inner in items}
+        return {_writable_key(key, leaf): writable(inner, leaf) for key, inner in items}
     if isinstance(value, list | tuple):
         return [writable(item, leaf) for item in cast("Iterable[Any]", value)]
     return value if leaf is None else leaf(value)
+
+
+def _writable_key(key: object, leaf: Callable[[Any], Any] | None) -> Any:
+    """Of what a key can be, only these may hold half characters, and each becomes what can be a key again."""
+    return writable(key, leaf) if isinstance(key, str | bytes | PurePath) else key
 
 
 def binary_note(data: bytes | bytearray) -> str:

@@ -64,8 +64,8 @@ async def execute_tools(
     tools = dict(zip(opened, offered_tools(request, response, response.tool_calls), strict=True))
     refusal = refusal_of(request, response)
     ran: list[ToolResult] = []
-    if chosen and refusal is None:
-        try:
+    try:
+        if chosen and refusal is None:
             ran = await run_calls(
                 request,
                 list(chosen.values()),
@@ -73,16 +73,16 @@ async def execute_tools(
                 concurrency=loop.concurrency,
                 error_detail=loop.error_detail,
             )
-        except BaseException as error:
-            await turn.end(None, error)
-            raise
-    found = {result.call_id: result for result in ran}
-    ordered = tuple(
-        found.get(call_id) or _given(call, given, refusal or NOT_EXECUTED, tools[call_id], request)
-        for call_id, call in opened.items()
-    )
+        found = {result.call_id: result for result in ran}
+        ordered = tuple(
+            found.get(call_id) or _given(call, given, refusal or NOT_EXECUTED, tools[call_id], request)
+            for call_id, call in opened.items()
+        )
+        messages = [loop.message_of(result, tools[result.call_id]) for result in ordered]
+    except BaseException as error:
+        await turn.end(None, error)
+        raise
     turn.ledger.rounds += 1
-    messages = [loop.message_of(result, tools[result.call_id]) for result in ordered]
     turn.transcript = [*response.new_messages, *messages, *steering]
     direct = all(result.return_direct and not result.is_error and not result.failure for result in ordered)
     await turn.end(response, None)  # of the call that made the response, once more: for what its tools have registered

@@ -186,6 +186,30 @@ async def test_what_does_not_belong_to_the_response(run: Any, settings: Any, mes
     assert not RUNS
 
 
+@pytest.mark.parametrize("fails", ["results", "trim"])
+async def test_the_end_runs_when_what_follows_the_tools_fails(run: Any, fails: str) -> None:
+    ends: list[Any] = []
+
+    @tool
+    async def work(context: ToolContext) -> str:
+        """Has something to close."""
+        context.context.at_turn_end(ends.append)
+        return "worked"
+
+    def trim(result: ToolResult) -> str:
+        raise ValueError("no")
+
+    circular: list[Any] = []
+    circular.append(circular)
+    model = ScriptedModel([[ToolCall("work", {}, "c1"), ToolCall("work", {}, "c2")]])
+    loop = ToolCallingAdvisor(trim=trim if fails == "trim" else None)
+    client = ChatClient(model, tools=[work], advisors=[loop])
+    response = await run(client, "go", tool_loop=False)
+    with pytest.raises((ValueError, RecursionError)) as raised:
+        await client.execute_tools(response, results={"c2": circular if fails == "results" else "2"})
+    assert [end.error for end in ends] == [raised.value]
+
+
 async def test_what_is_no_response(run: Any) -> None:
     client, _, response = await opened(run, ADD)
     with pytest.raises(ConfigurationError, match="takes a response"):

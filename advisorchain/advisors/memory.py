@@ -165,8 +165,11 @@ class MemoryAdvisor(Advisor):
             )
         outer = context.get(_SHOWN)
         shown = outer[1] if outer is not None and outer[0] is turn else None  # by another memory, further outside
-        requested = request.messages if turn.input is None else turn.input
-        remembered.sent = _sent(_without(requested, shown) if shown else requested, turn, inside, posted)
+        # A memory among the guards stands where some of them have spoken: its request says what those let through.
+        allowed = request.messages if self.order < Order.MEMORY else turn.input
+        if allowed is not None and shown:
+            allowed = _without(allowed, shown)
+        remembered.sent = _sent(allowed, turn, inside, posted)
         if not posted:
             if self.window is None:
                 loading = self.store.load(conversation_id, branch=branch)
@@ -303,28 +306,27 @@ def _without(messages: tuple[Message, ...], history: History) -> tuple[Message, 
     return tuple(kept) if not left.total() else messages
 
 
-def _sent(requested: tuple[Message, ...], turn: Turn, inside: bool, posted: bool) -> Sequence[Message]:
+def _sent(allowed: tuple[Message, ...] | None, turn: Turn, inside: bool, posted: bool) -> Sequence[Message]:
     """What the caller sent, as far as it is stored; of a posted history only what follows it.
 
-    A guard further outside may have changed it: what it let through counts. What advisors between it and a memory
-    inside the loop have added is for this turn only.
+    Guards further outside may have changed it: what they ``allowed`` counts (None: there are none). What advisors
+    between them and the memory have added is for this turn only.
     """
     sent = turn.messages
-    if len(sent) == 1 and sent[0] is requested[-1]:  # as most turns begin
+    if len(sent) == 1 and (allowed is None or sent[0] is allowed[-1]):  # as most turns begin
         return sent
     sent = _without_system(sent)
     if posted:
         sent = sent[_start_of_turn(sent) :]
-    if inside and turn.input is None:
-        return sent
-    ids = {getattr(message, "id", None) for message in sent}
-    kept: Sequence[Message] = [message for message in requested if getattr(message, "id", None) in ids]
-    if not kept:  # all of it was rewritten
-        kept = _without_system(requested)
-        kept = kept[_start_of_turn(kept) :]
+    if allowed is not None:
+        ids = {getattr(message, "id", None) for message in sent}
+        sent = tuple([message for message in allowed if getattr(message, "id", None) in ids])
+        if not sent:  # all of it was rewritten
+            sent = _without_system(allowed)
+            sent = sent[_start_of_turn(sent) :]
     if inside:
-        return kept
-    return [message for message in kept if not isinstance(message, AssistantMessage | ToolMessage | SystemMessage)]
+        return sent
+    return [message for message in sent if not isinstance(message, AssistantMessage | ToolMessage | SystemMessage)]
 
 
 def _with_distinct_ids(messages: Sequence[Message]) -> Sequence[Message]:

@@ -117,7 +117,7 @@ class SqliteSink:
                 connection = self._connected()
                 connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
                 connection.execute(_INSERT, values)
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, OSError) as exc:
             raise AuditError(f"Cannot write to the audit database {self.path}: {exc}.") from exc
 
     def __del__(self) -> None:

@@ -16,12 +16,13 @@ logger = logging.getLogger("advisorchain")
 def merged(outer: History, inner: History) -> History:
     """Two histories of one conversation as one: of a turn that both have, the inner one's messages are taken."""
     turns: list[StoredTurn] = []
-    ids = [turn.id for turn in inner.turns]
+    ends = {turn.id: end for end, turn in enumerate(inner.turns, 1)}
     taken = 0
     for turn in outer.turns:
-        if turn.id not in ids:
+        end = ends.get(turn.id)
+        if end is None:
             turns.append(turn)
-        elif (end := ids.index(turn.id) + 1) > taken:
+        elif end > taken:
             turns.extend(inner.turns[taken:end])
             taken = end
     return History([*turns, *inner.turns[taken:]])
@@ -57,13 +58,13 @@ def with_distinct_calls(history: History, used: set[str]) -> History:
 
 
 def _renamed(turn: StoredTurn, clashing: Collection[str]) -> StoredTurn:
-    names = {call_id: f"{_short(call_id)}_{turn.id}" for call_id in clashing}
+    names = {call_id: f"{_short(call_id)}_{_short(turn.id)}" for call_id in clashing}
     return StoredTurn(turn.id, tuple([_with_names(message, names) for message in turn.messages]))
 
 
-def _short(call_id: str) -> str:
-    """At most 32 characters, as providers bound ids, and others for every other id."""
-    return call_id if len(call_id) <= 32 else hashlib.sha256(call_id.encode(errors="surrogatepass")).hexdigest()[:32]
+def _short(id: str) -> str:
+    """At most 31 characters, and others for every other id: providers take call ids of at most 64."""
+    return id if len(id) <= 31 else hashlib.sha256(id.encode(errors="surrogatepass")).hexdigest()[:31]
 
 
 def _with_names(message: Message, names: dict[str, str]) -> Message:

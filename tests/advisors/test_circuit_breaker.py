@@ -27,7 +27,7 @@ from advisorchain import (
     tool,
 )
 from advisorchain.advisors import CircuitBreakerAdvisor, RetryAdvisor, ToolFallbackAdvisor
-from advisorchain.circuit import Circuit, CircuitRules
+from advisorchain.circuit import Admission, Circuit, CircuitRules
 from advisorchain.shared_state import InMemorySharedState
 from advisorchain.testing import ScriptedModel
 
@@ -544,6 +544,20 @@ async def test_the_probe_of_a_process_that_died_is_lost_after_a_while(run: Any, 
     await ask(run, alive, service)
     assert service.calls == 2 and alive.states() == {"rates": "closed"}
     assert [entry.reason for entry in alive.history("rates")][-2:] == ["the probe was lost", "the probe succeeded"]
+
+
+async def test_a_source_that_takes_longer_than_a_probe_is_waited_for_comes_back(clock: Clock) -> None:
+    """Its first probe is taken for lost, and the next one is under way when it answers: it works."""
+    rules = CircuitRules(failures=1, reset_after=10, lease=120)
+    circuit = Circuit().failed(Admission(True, False, 0), 0.0, rules)
+    circuit, first = circuit.admit(10.0, rules)
+    circuit, second = circuit.admit(130.0, rules)
+    assert first.probe and second.probe
+    closed = circuit.succeeded(first, 160.0)
+    assert closed.state == "closed"
+    assert closed.failed(second, 280.0, rules) is closed, "of another time"
+    opened = circuit.failed(second, 140.0, rules)
+    assert opened.succeeded(first, 160.0) is opened, "what was said last counts"
 
 
 async def test_a_probe_that_hangs_is_given_up(clock: Clock) -> None:

@@ -241,6 +241,24 @@ async def test_a_guard_of_a_turn_whose_tools_the_caller_runs(run: Any, store: An
     assert stored == (["1+2?", "", "3", "3"] if order == INSIDE else ["1+2?", "3"])
 
 
+@pytest.mark.parametrize("around", [False, True], ids=["alone", "with an advisor around it"])
+async def test_what_was_retrieved_outside_a_memory_is_not_stored(run: Any, store: Any, around: bool) -> None:
+    @chat_advisor(order=Order.RETRIEVAL, name="retrieval")
+    async def retrieval(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        *before, last = request.messages
+        found = last.model_copy(update={"content": f"{last.text} (retrieved)"})
+        return await call_next(request.replace(messages=(*before, found)))
+
+    @chat_advisor(order=Order.AUDIT, name="outer")
+    async def outer(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        return await call_next(request)
+
+    client, model = client_of(store, ["1"], retrieval, *([outer] if around else []), order=Order.DEADLINE)
+    await run(client, "one", conversation_id="c")
+    assert texts(model.requests[0].messages) == ["one (retrieved)"]
+    assert texts(await store.load("c")) == ["one", "1"]
+
+
 @POSITIONS
 async def test_a_guard_and_retrieval_and_another_memory(run: Any, store: Any, order: int) -> None:
     """What the guard let through is stored, what was retrieved is not, wherever the memories stand."""
@@ -629,6 +647,19 @@ async def test_ids_that_were_stored_twice(run: Any, store: Any) -> None:
         results = [(m.call_id, m.text) for m in request.messages if isinstance(m, ToolMessage)]
         assert results == [("c0_turn0", "0"), ("c0_turn1", "1"), ("c0", "2")]
     assert [m.call_id for m in await store.load("c") if isinstance(m, ToolMessage)] == ["c0"] * 3
+
+
+async def test_no_call_id_is_longer_than_providers_take(run: Any, store: Any) -> None:
+    """A transcript that is sent twice is stored as two turns of the same calls: those of the first get another name."""
+    for call_id in ("call_" + "x" * 24, "y" * 60):
+        client, model = client_of(
+            store, [[ToolCall("add", {"a": 1, "b": 2}, call_id)], "1", "2", "3"], order=INSIDE, tool_loop=False
+        )
+        ran = await client.execute_tools(await run(client, "go", conversation_id=call_id))
+        for prompt in (ran.messages, ran.messages, "and?"):
+            await run(client, prompt, conversation_id=call_id)
+        renamed, kept = (m.call_id for m in model.requests[-1].messages if isinstance(m, ToolMessage))
+        assert kept == call_id and len(renamed) <= 64
 
 
 async def test_long_ids_that_differ_at_their_end_were_stored_twice(run: Any, store: Any) -> None:

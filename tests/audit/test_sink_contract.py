@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import anyio.lowlevel
 import pytest
 
+from advisorchain import AuditError
 from advisorchain.audit import AuditRecord, JsonLinesSink, LoggingSink, SqliteSink, records, verify
 from advisorchain.audit.sink import encode_record
 from advisorchain.testing import check_audit_sink
@@ -252,3 +254,14 @@ async def test_a_database_that_goes_away_under_the_sink(
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT kind FROM audit").fetchall() == [("second",), ("third",)]
     assert os.listdir() == []
+
+
+async def test_a_database_whose_directory_goes_away(tmp_path: Path) -> None:
+    directory = tmp_path / "audit"
+    directory.mkdir()
+    sink = SqliteSink(directory / "audit.db")
+    shutil.rmtree(directory)
+    directory.touch()
+    with pytest.raises(AuditError, match=r"audit\.db.*Not a directory"):
+        await sink.write({"kind": "turn"})
+    sink.close()

@@ -73,7 +73,7 @@ async def test_many_that_wait_for_a_locked_file_wait_together(store: SqliteStore
                 group.start_soon(add, number)
             await anyio.sleep(0.05)
             group.start_soon(load)
-        assert time.monotonic() - start < 3 * store.busy_timeout, "more than 5 times that, were it one after the other"
+        assert time.monotonic() - start < 4 * store.busy_timeout, "more than 5 times that, were it one after the other"
         assert len(errors) == 5 * THREADS and loaded == [2], "who only reads behind them is not locked out"
         other.execute("ROLLBACK")
     await store.append("c", "t2", turn(2))

@@ -188,6 +188,13 @@ async def test_text_that_is_no_unicode(run: Any, direct: bool) -> None:
     assert load_messages(dump_messages(response.new_messages)) == response.new_messages
 
 
+@dataclass(frozen=True)
+class Place:
+    """A key."""
+
+    row: int
+
+
 @dataclass
 class File:
     """What a listing of files tells of one."""
@@ -208,9 +215,10 @@ class File:
             [{"name": "bad ?", "head": "dGV4dA=="}],
         ),
         ({"id": 7, "blob": b"\xff\xfe"}, '{"id":7,"blob":"[binary data, 2 bytes]"}', ...),
+        ({Place(1): "bad \udcff"}, '{"Place(row=1)":"bad ?"}', ...),
         ([math.nan, b"text", b"\xff"], '["NaN","text","[binary data, 1 bytes]"]', ...),
     ],
-    ids=["list", "key", "path", "dataclass", "row with a blob", "others stay"],
+    ids=["list", "key", "path", "dataclass", "row with a blob", "other keys stay", "others stay"],
 )
 async def test_texts_and_bytes_inside_a_value_that_are_no_unicode(run: Any, value: Any, text: str, data: Any) -> None:
     message = await read(run, returning(value))
