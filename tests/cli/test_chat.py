@@ -42,7 +42,7 @@ def test_the_end_of_the_input_leaves(advisorchain: Any) -> None:
 
 
 def test_a_closed_input_leaves() -> None:
-    for command in ("chat", "run -"):
+    for command in ("chat -m keyword", "run -m keyword -"):
         program = f"import sys; from advisorchain.cli import main; sys.argv[1:] = {command.split()}; main()"
         line = f"exec {shlex.quote(sys.executable)} -c {shlex.quote(program)} <&-"
         done = subprocess.run(line, shell=True, capture_output=True, text=True)
@@ -56,6 +56,18 @@ def test_a_failed_tool_is_shown_and_the_conversation_goes_on(advisorchain: Any) 
     assert done.returncode == 0 and "Traceback" not in done.stderr
 
 
+ON_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "advisorchain.cli", *sys.argv[1:]])
+"""
+"""Makes the pseudo-terminal the controlling one, so that Ctrl-C reaches the program, and becomes the program.
+
+Not by ``preexec_fn``, which runs what others have registered for a fork: a `TracerProvider` of OpenTelemetry's SDK then
+waits for a lock for ever, when it was made before anybody had used a thread pool.
+"""
+
+
 class Terminal:
     """The program on a pseudo-terminal."""
 
@@ -66,9 +78,8 @@ class Terminal:
             "PYTHONUTF8": "1",
         }  # fmt: skip
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "advisorchain.cli", *arguments],
+            [sys.executable, "-c", ON_TERMINAL, *arguments],
             stdin=slave, stdout=slave, stderr=slave, cwd=work_dir, env=environment, start_new_session=True,
-            preexec_fn=_take_terminal,
         )  # fmt: skip
         os.close(slave)
         self.seen = ""
@@ -108,14 +119,6 @@ class Terminal:
             self.process.kill()
             self.process.wait()
         os.close(self.master)
-
-
-def _take_terminal() -> None:
-    """Make the pseudo-terminal the controlling one, so that Ctrl-C reaches the program."""
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 Open = Callable[..., Terminal]

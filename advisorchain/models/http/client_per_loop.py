@@ -51,10 +51,15 @@ def own_client(make: Callable[[], C]) -> C:
     """A client of checked settings.
 
     Raises:
-        ConfigurationError: the SDK cannot make it, because of a proxy that the environment names.
+        ConfigurationError: the SDK cannot make it, because of a proxy or of certificates that the environment names.
     """
     try:
         return make()
+    except OSError as exc:
+        raise ConfigurationError(
+            f"The HTTP client cannot be made ({exc}): can the certificates be read that SSL_CERT_FILE and SSL_CERT_DIR "
+            "name?"
+        ) from exc
     except Exception as exc:  # not told, nor in a traceback: it may quote a part of the proxy's password
         raise ConfigurationError(
             f"The HTTP client cannot be made ({type(exc).__name__}): do HTTPS_PROXY, HTTP_PROXY and ALL_PROXY have "

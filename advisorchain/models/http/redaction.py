@@ -23,7 +23,8 @@ def redacted_value(value: Any, secret: str) -> Any:
     if isinstance(value, str):
         return redacted(value, secret)
     if isinstance(value, Mapping):
-        return {key: redacted_value(inner, secret) for key, inner in cast("Mapping[str, Any]", value).items()}
+        pairs = cast("Mapping[str, Any]", value).items()
+        return {redacted(name, secret): redacted_value(inner, secret) for name, inner in pairs}
     if isinstance(value, list):
         items: list[Any] = value
         return [redacted_value(item, secret) for item in items]

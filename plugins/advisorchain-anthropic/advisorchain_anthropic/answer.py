@@ -65,11 +65,12 @@ class _Block:
             if key == "type":
                 continue
             if key == "citation":
-                self.data["citations"] = [*(self.data.get("citations") or ()), value]
-            elif isinstance(value, str):
+                key, value = "citations", [value]
+            before = self.data.get(key)
+            if isinstance(value, str):
                 self.pieces.setdefault(key, []).append(value)
-            elif isinstance(value, list) and isinstance(self.data.get(key), list):
-                self.data[key] = [*self.data[key], *value]
+            elif isinstance(value, list) and isinstance(before, list):
+                before.extend(value)
             else:
                 self.data[key] = value
 

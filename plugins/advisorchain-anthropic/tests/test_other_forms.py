@@ -81,7 +81,9 @@ async def test_an_error_with_a_code_of_another_kind(recorded: Any, claude: Any, 
             assert caught.value.transient and caught.value.retry_after is None
 
 
-@pytest.mark.parametrize("said", [[KEY], {"key": KEY}, f"{'x' * 490} {KEY}"], ids=["list", "object", "cut"])
+@pytest.mark.parametrize(
+    "said", [[KEY], {"key": KEY}, {KEY: 1}, f"{'x' * 490} {KEY}"], ids=["list", "object", "name", "cut"]
+)
 async def test_the_key_is_in_no_error_of_another_form(recorded: Any, claude: Any, run: Any, said: Any) -> None:
     error = {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
     async with claude(api_key=KEY) as model:

@@ -8,6 +8,7 @@ import itertools
 import json
 import traceback
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -377,5 +378,20 @@ def test_a_proxy_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, proxy: str
     with pytest.raises(ConfigurationError, match="HTTPS_PROXY") as caught:
         make()
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+    del caught
+    gc.collect()  # here, where the warning is let through
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as above
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_certificates_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_text(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+    make = client_settings("OpenAIModel", "k", None, None).make
+    with pytest.raises(ConfigurationError, match="SSL_CERT_FILE") as caught:
+        make()
+    assert "PROXY" not in str(caught.value)
     del caught
     gc.collect()  # here, where the warning is let through
