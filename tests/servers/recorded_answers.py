@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from advisorchain import AssistantMessage, ChatClient, ChatResponse, Message, ModelError, ToolMessage, UserMessage
+
 Json = dict[str, Any]
 
 _OTHER_FORMS: tuple[Any, ...] = (None, -7, "x", [7], {"x": [7]})
@@ -119,3 +121,27 @@ def _paths(value: Any, path: Sequence[Any] = ()) -> Iterator[list[Any]]:
     for step in steps:
         yield [*path, step]
         yield from _paths(value[step], [*path, step])
+
+
+async def asked(client: ChatClient, provider: str, *, streaming: bool) -> ChatResponse[Any] | None:
+    """The answer, whose usage has nothing but counts; None: it could not be read, and that was said."""
+    try:
+        if not streaming:
+            response = await client.call("hello", tool_loop=False)
+        else:
+            async with client.stream("hello", tool_loop=False) as stream:
+                response = await stream.response()
+    except ModelError as error:
+        assert str(error).startswith(f"{provider}: ")
+        return None
+    usage = response.usage
+    for count in (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens):
+        assert count is None or (type(count) is int and count >= 0)
+    return response
+
+
+def after(message: AssistantMessage) -> list[Message]:
+    """A conversation that goes on after that answer."""
+    calls = [call for call in message.tool_calls if call.executed_by == "client"]
+    results = [ToolMessage(content="18 degrees", call_id=call.id, name=call.name) for call in calls]
+    return [UserMessage(content="hello"), message, *results, UserMessage(content="and then?")]

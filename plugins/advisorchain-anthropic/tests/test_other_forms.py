@@ -6,9 +6,9 @@ import traceback
 from typing import Any
 
 import pytest
-from recorded_answers import other_forms
+from recorded_answers import after, asked, other_forms
 
-from advisorchain import AssistantMessage, ChatClient, ChatResponse, Message, ModelError, ToolMessage, UserMessage
+from advisorchain import ChatClient, ModelError
 
 KEY = "sk-ant-very-secret-1234"
 BLOCKS = (
@@ -20,30 +20,6 @@ BLOCKS = (
 )
 
 
-async def asked(client: ChatClient, *, streaming: bool) -> ChatResponse[Any] | None:
-    """The answer, whose usage has nothing but counts; None: it could not be read."""
-    try:
-        if not streaming:
-            response = await client.call("hello", tool_loop=False)
-        else:
-            async with client.stream("hello", tool_loop=False) as stream:
-                response = await stream.response()
-    except ModelError as error:
-        assert str(error).startswith("anthropic: ")
-        return None
-    usage = response.usage
-    counts = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) if usage else ()
-    assert all(count is None or (type(count) is int and count >= 0) for count in counts)
-    return response
-
-
-def after(message: AssistantMessage) -> list[Message]:
-    """A conversation that goes on after that answer."""
-    calls = [call for call in message.tool_calls if call.executed_by == "client"]
-    results = [ToolMessage(content="18 degrees", call_id=call.id, name=call.name) for call in calls]
-    return [UserMessage(content="hello"), message, *results, UserMessage(content="and then?")]
-
-
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_messages_go_back_all_the_same(recorded: Any, claude: Any, message: Any) -> None:
     read = 0
@@ -51,7 +27,7 @@ async def test_messages_go_back_all_the_same(recorded: Any, claude: Any, message
         client = ChatClient(model)
         for whole in other_forms(message(*BLOCKS)):
             recorded.load(whole)
-            found = await asked(client, streaming=False)
+            found = await asked(client, "anthropic", streaming=False)
             if found is not None and found.stop_reason != "refused":
                 read += 1
                 recorded.load(message(BLOCKS[1]))
@@ -66,7 +42,7 @@ async def test_events(recorded: Any, claude: Any, message: Any, events: Any, as_
         client = ChatClient(model)
         for changed in other_forms(events(message(*BLOCKS[:2], *BLOCKS[4:]))):
             recorded.load(as_bytes(*[event for event in changed if isinstance(event, dict)]))
-            read += await asked(client, streaming=True) is not None
+            read += await asked(client, "anthropic", streaming=True) is not None
     assert read > 100, "most of what is wrong decides nothing"
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from recorded_answers import other_forms
+from recorded_answers import after, asked, other_forms
 
-from advisorchain import AssistantMessage, ChatClient, ChatResponse, Message, ModelError, ToolMessage, UserMessage
+from advisorchain import ChatClient, ModelError
 from advisorchain_openai import OpenAIModel
 
 USAGE = {"prompt_tokens": 1, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 1}}
@@ -32,40 +32,16 @@ ITEMS = (
 )
 
 
-async def asked(client: ChatClient, *, streaming: bool) -> ChatResponse[Any] | None:
-    """The answer, whose usage has nothing but counts; None: it could not be read."""
-    try:
-        if not streaming:
-            response = await client.call("hello", tool_loop=False)
-        else:
-            async with client.stream("hello", tool_loop=False) as stream:
-                response = await stream.response()
-    except ModelError as error:
-        assert str(error).startswith("openai: ")
-        return None
-    usage = response.usage
-    counts = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) if usage else ()
-    assert all(count is None or (type(count) is int and count >= 0) for count in counts)
-    return response
-
-
-def after(message: AssistantMessage) -> list[Message]:
-    """A conversation that goes on after that answer."""
-    calls = [call for call in message.tool_calls if call.executed_by == "client"]
-    results = [ToolMessage(content="18 degrees", call_id=call.id, name=call.name) for call in calls]
-    return [UserMessage(content="hello"), message, *results, UserMessage(content="and then?")]
-
-
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_chat_completions(recorded: Any, as_bytes: Any) -> None:
     read = 0
     async with OpenAIModel("m", base_url=recorded.url, api_key="k") as model:
         for whole in other_forms(WHOLE):
             recorded.load(whole)
-            read += await asked(ChatClient(model), streaming=False) is not None
+            read += await asked(ChatClient(model), "openai", streaming=False) is not None
         for chunks in other_forms(CHUNKS):
             recorded.load(as_bytes(*[chunk for chunk in chunks if isinstance(chunk, dict)]))
-            read += await asked(ChatClient(model), streaming=True) is not None
+            read += await asked(ChatClient(model), "openai", streaming=True) is not None
     assert read > 100, "most of what is wrong decides nothing"
 
 
@@ -77,7 +53,7 @@ async def test_responses_go_back_all_the_same(recorded: Any, gpt: Any, response:
         for whole in other_forms(response(*ITEMS)):
             for streaming in (False, True):
                 recorded.load(whole)
-                found = await asked(client, streaming=streaming)
+                found = await asked(client, "openai", streaming=streaming)
                 read += found is not None
                 if found is not None and not streaming:
                     recorded.load(response(ITEMS[1]))
