@@ -104,35 +104,23 @@ async def paired(ours: Sample, bare: Sample, pairs: int) -> Measured:
 
 
 async def extra_price(extra: str, workload: Workload, pairs: int) -> Measured:
-    """What the advisors of an `EXTRAS` entry add to a request, as a multiple of the bare loop's request.
-
-    Batches of the three sides alternate, and the differences are those of neighbouring batches.
-    """
-    bare, plain, advised = SIDES["bare"](workload), Advised(workload), Advised(workload, extra)
-    for side in (bare, plain, advised):
-        await check(side, workload)
-    counts = [await batch_size(side) for side in (bare, plain, advised)]
-    gc.collect()
-    bare_times: list[float] = []
-    added: list[float] = []
-    for _ in range(pairs):
-        bare_times.append(await batch(bare, counts[0]))
-        # On both sides of it, so that a machine that becomes slower or faster does not count.
-        before = await batch(plain, counts[1])
-        with_extra = await batch(advised, counts[2])
-        added.append(with_extra - (before + await batch(plain, counts[1])) / 2)
-    bare_seconds = median(bare_times)
-    return Measured(median(added) / bare_seconds, median(added), bare_seconds)
+    """What the advisors of an `EXTRAS` entry add to a request, as a multiple of the bare loop's request."""
+    advised = await request_sample(Advised(workload, extra), workload)
+    plain, bare = await request_sample(Advised(workload), workload), await request_sample("bare", workload)
+    return await overhead(advised, plain, bare, pairs)
 
 
 async def overhead(ours: Sample, without: Sample, bare: Sample, pairs: int) -> Measured:
-    """Alternate three sides; the median of what ours costs more than the same without, in units of the bare one."""
+    """Alternate three sides; the median of what ours costs more than the same without, in units of the bare one.
+
+    A batch of ours stands between two without, so that a machine that becomes slower or faster does not count.
+    """
     gc.collect()
-    times = [(await bare(), await without(), await ours()) for _ in range(pairs)]
-    differences = [ours_s - without_s for _, without_s, ours_s in times]
-    bare_times = [bare_s for bare_s, _, _ in times]
+    times = [(await bare(), await without(), await ours(), await without()) for _ in range(pairs)]
+    differences = [ours_s - (before + after) / 2 for _, before, ours_s, after in times]
+    bare_times = [bare_s for bare_s, _, _, _ in times]
     ratio = median(difference / bare_s for difference, bare_s in zip(differences, bare_times, strict=True))
-    best = min(ours_s for _, _, ours_s in times) - min(without_s for _, without_s, _ in times)
+    best = min(ours_s for _, _, ours_s, _ in times) - min(min(before, after) for _, before, _, after in times)
     return Measured(ratio, median(differences), median(bare_times), best, min(bare_times))
 
 
