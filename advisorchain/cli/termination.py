@@ -12,8 +12,15 @@ _terminated = False
 
 
 def end_on_sigterm() -> None:
-    """Take SIGTERM as a Ctrl-C from now on. For the program only: a library installs no signal handlers."""
+    """Take SIGTERM as a Ctrl-C from now on. For the program only: a library installs no signal handlers.
+
+    A shell lets background jobs ignore Ctrl-C. They go on doing so, by a mask: an event loop that finds it ignored does
+    not cancel its work in order when it ends.
+    """
     signal.signal(signal.SIGTERM, _on_sigterm)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def was_terminated() -> bool:
@@ -32,5 +39,5 @@ def _on_sigterm(signum: int, frame: FrameType | None) -> None:
     handler = signal.getsignal(signal.SIGINT)
     if callable(handler):  # the event loop's, which cancels its main task, or the one that raises KeyboardInterrupt
         handler(signum, frame)
-    else:  # a shell lets background jobs ignore Ctrl-C, but not this
+    else:
         raise KeyboardInterrupt

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -104,7 +105,7 @@ def test_otlp_takes_a_path_as_it_is_and_another_name_of_the_service(advisorchain
 def test_otlp_with_no_server_is_one_line_and_a_turn_that_works(advisorchain: Any) -> None:
     begin = time.monotonic()
     done = advisorchain(*ASK, "--otlp", "http://user:password@127.0.0.1:9/?key=secret")
-    assert time.monotonic() - begin < 3.5 + 4, "the program's own start included"
+    assert time.monotonic() - begin < 10, "the program's own start included"
     assert (done.returncode, done.stdout) == (0, ANSWER)
     assert done.stderr == "warning: The trace did not reach http://127.0.0.1:9/v1/traces: Connection refused.\n"
 
@@ -125,29 +126,29 @@ def test_otlp_with_a_server_that_takes_nothing(receiver: OtlpReceiver, says: str
             tracing.turn_done()
             began = time.monotonic()
             tracing.__exit__(None, None, None)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 10
     assert stderr.getvalue() == f"warning: The trace did not reach {receiver.url}/v1/traces: {says}.\n"
 
 
-@pytest.mark.parametrize("size", [None, "4"])
+@pytest.mark.parametrize(("turns", "size"), [(300, None), (1_000, "4")])
 async def test_a_burst_of_spans_arrives_whole_or_is_told(
-    size: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    turns: int, size: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if size is not None:
         monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", size)
         monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", size)
     with OtlpReceiver().serve() as receiver:
         with Tracing(TracingOptions(otlp=receiver.url), "t", Console(file=io.StringIO())) as tracing:
-            client = ChatClient(ScriptedModel(["hi"] * 1_000), telemetry=tracing.telemetry)
-            for _ in range(1_000):
+            client = ChatClient(ScriptedModel(["hi"] * turns), telemetry=tracing.telemetry)
+            for _ in range(turns):
                 await client.call("hi")
             tracing.turn_done()
         arrived = len(receiver.spans)
     said = capsys.readouterr().err
-    if arrived == 4_000:
+    if arrived == 4 * turns:
         assert said == ""
     else:
-        assert size is not None
+        assert size is not None, "they all fit into the queue"
         assert said.startswith(f"warning: Part of the trace did not reach {receiver.url}/v1/traces: there was too much")
 
 
@@ -227,11 +228,16 @@ def test_a_turn_that_fails_is_traced(advisorchain: Any, work_dir: Path) -> None:
     assert "RuntimeError" in (work_dir / "t.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("sent", "code", "background"),
+    [(signal.SIGINT, 130, False), (signal.SIGTERM, 143, False), (signal.SIGTERM, 143, True)],
+)
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-def test_an_interrupted_turn_is_traced(work_dir: Path, sent: signal.Signals, code: int) -> None:
+def test_an_interrupted_turn_is_traced(work_dir: Path, sent: signal.Signals, code: int, background: bool) -> None:
     command = [sys.executable, "-m", "advisorchain.cli", "run", "slow", "-m", "keyword", "-t", "my_tools:everything"]
     command += ["--trace", "--trace-file", "t.jsonl", "--trace-html", "t.html", "--verbose"]
+    if background:  # as a shell starts what runs in the background
+        command = ["sh", "-c", f"trap '' INT; exec {shlex.join(command)}"]
     with subprocess.Popen(
         command, cwd=work_dir, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         encoding="utf-8",
@@ -243,7 +249,7 @@ def test_an_interrupted_turn_is_traced(work_dir: Path, sent: signal.Signals, cod
         running.send_signal(sent)
         _, stderr = running.communicate(timeout=20)
     assert running.returncode == code
-    assert re.search(r"execute_tool slow .*cancelled", stderr), stderr
+    assert re.search(r"execute_tool slow .*cancelled", stderr) and "Warning" not in stderr, stderr
     spans = read_spans(work_dir / "t.jsonl")
     assert {"execute_tool slow", "chat keyword"} <= {span.name for span in spans}
     assert all(span.end for span in spans)
