@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
 # In tests/servers: the fixtures `aimock` and `smollm2`.
 pytest_plugins = ["aimock", "smollm2"]
+
+# A shell lets a job in the background ignore Ctrl-C, and so would the programs that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module", params=["asyncio", "trio"])

@@ -375,7 +375,7 @@ async def test_calls_run_at_the_same_time(run: Any) -> None:
         RUNS.append("in")
         if len(RUNS) == 3:
             together.set()
-        with anyio.fail_after(5):
+        with anyio.fail_after(10):
             await together.wait()
         return "met"
 

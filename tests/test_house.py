@@ -132,3 +132,55 @@ def test_public_names_are_documented() -> None:
             if not is_overload(node) and not (ast.get_docstring(node) or "").strip():
                 wrong.append(f"{path.relative_to(ROOT).as_posix()}:{node.lineno}: {node.name} has no docstring")
     assert not wrong, "\n".join(wrong)
+
+
+CLOCKS = {"monotonic", "perf_counter", "current_time", "time"}
+LIMITED = {"fail_after", "within"}
+
+
+def number(node: ast.expr) -> float | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int | float) else None
+
+
+def tight_limit(node: ast.AST) -> float | None:
+    """The seconds of wall time within which this wants something done, if they are few.
+
+    Less than a second is no such limit: it is there to be reached.
+    """
+    seconds = None
+    match node:
+        case ast.Compare(ast.BinOp(ast.Call(func=ast.Attribute(attr=clock)), ast.Sub()), [ast.Lt()], [limit]):
+            seconds = number(limit) if clock in CLOCKS else None
+        case ast.Call(ast.Attribute(attr=name) | ast.Name(id=name), [limit]) if name in LIMITED:
+            seconds = number(limit)
+            seconds = None if seconds is not None and seconds < 1 else seconds
+    return seconds if seconds is not None and seconds < 10 else None
+
+
+@pytest.mark.parametrize(
+    ("source", "limit"),
+    [
+        ("assert time.monotonic() - start < 2", 2),
+        ("assert anyio.current_time() - start < 0.5", 0.5),
+        ("anyio.fail_after(5)", 5),
+        ("within(1)", 1),
+        ("assert time.monotonic() - start < 10", None),
+        ("assert time.process_time() - start < 2", None),
+        ("anyio.fail_after(0.05)", None),
+        ("anyio.fail_after(20)", None),
+    ],
+)
+def test_the_rule_of_limits(source: str, limit: float | None) -> None:
+    assert [found for node in ast.walk(ast.parse(source)) if (found := tight_limit(node)) is not None] == (
+        [limit] if limit is not None else []
+    )
+
+
+def test_limits_on_wall_time_leave_room_for_a_slow_machine() -> None:
+    """A shared machine stops a process for seconds: what a test guards against takes more than 10, or for ever."""
+    wrong = []
+    for path in sources("tests/**/*.py", "plugins/*/tests/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (limit := tight_limit(node)) is not None:
+                wrong.append(f"{path.relative_to(ROOT).as_posix()}:{getattr(node, 'lineno', '?')}: {limit} s")
+    assert not wrong, "\n".join(wrong)

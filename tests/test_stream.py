@@ -139,7 +139,7 @@ async def test_two_readers_share_the_events() -> None:
 
     texts = [str(number) for number in range(50)]
     async with ChatClient(talker(*texts, pause=anyio.lowlevel.checkpoint)).stream("?") as stream:
-        with anyio.fail_after(5):
+        with anyio.fail_after(10):
             async with anyio.create_task_group() as group:
                 group.start_soon(read, stream)
                 group.start_soon(read, stream)
@@ -178,7 +178,7 @@ async def test_events_arrive_while_the_turn_runs() -> None:
         await go_on.wait()
 
     async with ChatClient(talker("first", "second", pause=wait)).stream("?") as stream:
-        with anyio.fail_after(5):
+        with anyio.fail_after(10):
             async for event in stream:
                 if isinstance(event, TextDelta):
                     assert event.text == "first"

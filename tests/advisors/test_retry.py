@@ -197,14 +197,15 @@ async def test_each_attempt_has_its_timeout(run: Any, time: Time) -> None:
     assert response.metadata["attempts"] == 2
 
 
-async def test_an_attempt_is_cut_at_the_deadline(run: Any) -> None:
+async def test_an_attempt_is_cut_at_the_deadline(run: Any, time: Time) -> None:
     async def hangs(request: ChatRequest) -> str:
+        time.now = 0.1
         await anyio.sleep_forever()
         raise AssertionError
 
     model = ScriptedModel([BUSY, hangs])
-    made = ChatClient(model, advisors=[RetryAdvisor(model=RetryPolicy(wait=0, deadline=0.1))])
-    with anyio.fail_after(5), pytest.raises(ModelError, match="did not answer"):
+    made = client(model, time, model=RetryPolicy(wait=0, deadline=0.1))
+    with anyio.fail_after(10), pytest.raises(ModelError, match="did not answer"):
         await run(made, "Hi")
 
 
@@ -215,7 +216,7 @@ async def test_cancellation_in_a_back_off_is_immediate(run: Any) -> None:
     with anyio.move_on_after(0.05) as scope:
         await run(made, "Hi")
     assert scope.cancelled_caught
-    assert anyio.current_time() - start < 2
+    assert anyio.current_time() - start < 10
     assert len(model.requests) == 1
 
 

@@ -366,7 +366,7 @@ async def test_a_call_within_a_call_never_waits_for_itself(run: Any) -> None:
 
     tools = [nested("a", "b"), nested("b", "a")]
     model = ScriptedModel([[call("a"), call("b")], "done"])
-    with anyio.fail_after(5):
+    with anyio.fail_after(10):
         await run(ChatClient(model, tools=tools, advisors=[cache]), "go")
     assert [result.content for result in model.requests[-1].tool_results] == ["bottom/bottom"] * 2
 

@@ -229,7 +229,7 @@ def test_another_thread_never_sees_more(left_out: str) -> None:
         @property
         def policy_name(self) -> str:
             deciding.set()
-            decided.wait(5)
+            decided.wait(10)
             return self.name
 
     tools = [WRITE, Late(name="late", description="Late.")]
@@ -247,12 +247,12 @@ def test_another_thread_never_sees_more(left_out: str) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(turn, clients[0])
-        assert deciding.wait(5)
+        assert deciding.wait(10)
         second = pool.submit(turn, clients[1])
         time.sleep(0.2)  # the first has not decided yet
         decided.set()
         for done in (first, second):
-            done.result(5)
+            done.result(10)
     expected = [tool.name for tool in tools if tool.name != left_out]
     assert [requests(client)[0].tools.names for client in clients] == [expected, expected]
 

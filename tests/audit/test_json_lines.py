@@ -483,10 +483,10 @@ async def test_fsync_runs_in_a_thread(tmp_path: Path, monkeypatch: pytest.Monkey
     assert durable is not None
     await durable
     assert len(threads) == 2
-    interval = JsonLinesSink(tmp_path / "interval", fsync="interval", fsync_seconds=0.05)
+    interval = JsonLinesSink(tmp_path / "interval", fsync="interval", fsync_seconds=1)
     for number in range(20):
         assert interval.write({"kind": "test", "number": number}) is None
-    with anyio.fail_after(5):
+    with anyio.fail_after(10):
         while len(threads) < 3:  # noqa: ASYNC110
             await anyio.sleep(0.01)
     await anyio.sleep(0.1)

@@ -56,7 +56,7 @@ async def shown(
     out = io.StringIO()
     options: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "no_color": True}
     console = Console(file=out, width=width, force_terminal=terminal, **options)
-    desk = Resilience(directory, language, model, timeout=0.1, pause=0.0)
+    desk = Resilience(directory, language, model, timeout=0.5, pause=0.0)
     runs = await ResilienceDemo(desk, model and "mine", console).show()
     return runs, out.getvalue()
 

@@ -372,7 +372,7 @@ def test_long_text_is_cut_and_marked(letter: str) -> None:
 def test_fifty_megabytes() -> None:
     started = time.perf_counter()
     result = converted(text("x" * 50_000_000), text("y" * 10))
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 10
     assert len(result.content) <= 16 * 1024 * 1024
     assert result.content.endswith("\n[cut: 50000011 bytes, the first 16777165 are kept]")
     tool = Tool.from_schema("t", lambda arguments: None)

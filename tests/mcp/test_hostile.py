@@ -145,7 +145,7 @@ async def test_a_compressed_answer_is_not_unpacked(anyio_backend: str) -> None:
 
 @pytest.mark.parametrize("page", ["empty", "large"])
 async def test_a_list_of_tools_without_an_end(anyio_backend: str, page: str) -> None:
-    pages = 0
+    pages, seconds = 0, 1 if page == "empty" else 20
 
     async def on_list(context: Any, params: Any) -> ListToolsResult:
         nonlocal pages
@@ -153,8 +153,8 @@ async def test_a_list_of_tools_without_an_end(anyio_backend: str, page: str) -> 
         tool = Tool(name=f"t{pages}", description="x" * 4_000_000, input_schema={"type": "object"})
         return ListToolsResult(tools=[tool] if page == "large" else [], next_cursor=str(pages))
 
-    server = McpServer.in_process(Server("endless", version="1", on_list_tools=on_list), list_timeout=1)
-    with anyio.fail_after(20):
+    server = McpServer.in_process(Server("endless", version="1", on_list_tools=on_list), list_timeout=seconds)
+    with anyio.fail_after(30):
         async with McpTools([server]) as tools:
             error = str(tools.status()[0].error)
     if page == "large":

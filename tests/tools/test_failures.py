@@ -250,7 +250,7 @@ async def test_cancelling_the_call_cancels_its_tools(run: Any, count: int) -> No
 
     async with anyio.create_task_group() as group:
         group.start_soon(ask)
-        with anyio.fail_after(5):
+        with anyio.fail_after(10):
             await reached.wait()
         group.cancel_scope.cancel()
     assert state == ["started"] * count + ["cancelled"] * count

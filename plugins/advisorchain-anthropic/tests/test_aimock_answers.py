@@ -264,7 +264,7 @@ LONG: dict[str, Any] = {"text": TEXT * 20, "latency": 100, "chunkSize": 10}  # 1
 
 
 async def given_up(aimock: Aimock, before: int) -> int:
-    with anyio.fail_after(5):
+    with anyio.fail_after(10):
         while (now := aimock.given_up()) == before:  # noqa: ASYNC110  # another process cannot set an event
             await anyio.sleep(0.02)
     return now
@@ -277,7 +277,7 @@ async def hangs_up(aimock: Aimock) -> AsyncIterator[None]:
     before, started = aimock.given_up(), time.monotonic()
     yield
     assert await given_up(aimock, before) == before + 1
-    assert time.monotonic() - started < 6
+    assert time.monotonic() - started < 10
 
 
 async def still_works(aimock: Aimock, client: ChatClient) -> None:
@@ -307,15 +307,18 @@ async def test_cancelling_a_stream(aimock: Aimock, model: AnthropicModel) -> Non
     await still_works(aimock, client)
 
 
-async def test_cancelling_a_call(aimock: Aimock, model: AnthropicModel) -> None:
+async def test_cancelling_a_call(aimock: Aimock, model: AnthropicModel, wire: Any) -> None:
     aimock.load([answer("late")])
     client = ChatClient(model)
     await client.call("hello")  # the connection is there, and the time is the server's
-    aimock.delay(4_000)
-    before = aimock.given_up()
-    with anyio.move_on_after(0.8) as scope:
-        await client.call("hello")
-    assert scope.cancelled_caught
+    aimock.delay(10_000)
+    before, sent = aimock.given_up(), len(wire.bodies)
+    async with anyio.create_task_group() as group:
+        group.start_soon(client.call, "hello")
+        while len(wire.bodies) == sent:  # noqa: ASYNC110  (a hook of the HTTP client cannot wait)
+            await anyio.sleep(0.01)
+        await anyio.sleep(0.3)
+        group.cancel_scope.cancel()
     assert await given_up(aimock, before) == before + 1
     await still_works(aimock, client)
 
@@ -340,8 +343,8 @@ async def test_the_whole_call_has_a_time_limit(aimock: Aimock, model: AnthropicM
     client = ChatClient(model)
     await client.call("hello")  # the connection is there, and the time is the server's
     started = time.monotonic()
-    with pytest.raises(ModelError, match=r"within 0\.8 s") as caught:
-        async with client.stream("hello", options={"timeout": 0.8}) as stream:
+    with pytest.raises(ModelError, match=r"within 2 s") as caught:
+        async with client.stream("hello", options={"timeout": 2}) as stream:
             await stream.response()
-    assert caught.value.transient and 0.7 < time.monotonic() - started < 4
+    assert caught.value.transient and 1.9 < time.monotonic() - started < 10
     await still_works(aimock, client)

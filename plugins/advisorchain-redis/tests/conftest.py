@@ -75,6 +75,6 @@ async def store(server: Server, request: pytest.FixtureRequest) -> AsyncIterator
 
 @pytest.fixture
 async def state(server: Server, request: pytest.FixtureRequest) -> AsyncIterator[RedisState]:
-    state = RedisState(server.url, prefix=request.node.name, timeout=0.5)
+    state = RedisState(server.url, prefix=request.node.name, timeout=2)
     yield state
     await state.aclose()

@@ -22,7 +22,7 @@ from advisorchain_redis import RedisState
 
 async def test_the_contract(server: Any) -> None:
     numbers = itertools.count()
-    await check_shared_state(lambda: RedisState(server.url, prefix=f"contract{next(numbers)}"))
+    await check_shared_state(lambda: RedisState(server.url, prefix=f"contract{next(numbers)}", timeout=10))
 
 
 async def test_two_states_with_one_prefix_are_one(state: RedisState, server: Any) -> None:
@@ -38,22 +38,35 @@ async def test_two_states_with_one_prefix_are_one(state: RedisState, server: Any
 
 
 async def test_what_nobody_saves_is_forgotten(server: Any) -> None:
-    state = RedisState(server.url, prefix="forgotten", ttl=0.3)
+    state = RedisState(server.url, prefix="forgotten", ttl=60)
+    client = await state._connections.client()
+
+    async def left() -> list[float]:
+        """Of everything that is kept: in how many seconds it is forgotten."""
+        return [await client.pttl(key) / 1000 for key in await client.keys("forgotten*")]
+
+    async def time_passes() -> None:
+        for key in await client.keys("forgotten*"):
+            await client.pexpire(key, 1)
+        await anyio.sleep(0.05)
+
     assert await state.save("k", {"a": 1}, 0)
+    assert all(30 < seconds <= 60 for seconds in await left())
     _, version = await state.load("k")
-    await anyio.sleep(0.2)
+    for key in await client.keys("forgotten*"):
+        await client.pexpire(key, 20_000)
     assert await state.save("k", {"a": 2}, version)  # begins the time again
-    await anyio.sleep(0.2)
+    assert max(await left()) > 30
     value, version = await state.load("k")
     assert value == {"a": 2}
-    await anyio.sleep(0.2)
+    await time_passes()
     assert await state.load("k") == (None, 0)
     assert not await state.save("k", {"a": 3}, version)  # of what was forgotten
     assert await state.save("k", {"a": 3}, 0)
     assert not await state.save("k", {"a": 4}, version)  # a version does not come again
-    assert await (await state._connections.client()).keys("forgotten*")
-    await anyio.sleep(0.4)
-    assert await (await state._connections.client()).keys("forgotten*") == []
+    assert await left()
+    await time_passes()
+    assert await left() == []
     await state.aclose()
 
 
@@ -116,7 +129,7 @@ async def test_no_server_and_a_silent_one() -> None:
         for state in states:
             for work in (state.load("k"), state.save("k", {}, 0)):
                 with (
-                    within(1),
+                    within(10),
                     pytest.raises(SharedStateError, match=r"Could not .* 'k' in Redis.*Check that") as caught,
                 ):
                     await work
@@ -244,7 +257,7 @@ async def test_the_server_is_killed_and_restarted(
     await go(run, breaker, limit, error=TimeoutError())
     server.kill()
     try:
-        with within(3):
+        with within(10):
             await go(run, breaker, limit, error=TimeoutError())
             result = await go(run, breaker, limit)
         assert result.content == "fine" and breaker.states() == {"k": "closed"}
@@ -266,15 +279,23 @@ async def test_a_frozen_server(state: RedisState, server: Any, run: Any, monkeyp
     breaker = CircuitBreakerAdvisor(failures=3, state=state)
     limit = RateLimitAdvisor(calls=4, per=3600, by="tool", state=state)
     assert (await go(run, breaker, limit)).content == "fine"
+    asked: list[str] = []
+    load = state.load
+
+    async def noted(key: str) -> Any:
+        asked.append(key)
+        return await load(key)
+
+    monkeypatch.setattr(state, "load", noted)
     server.freeze()
     try:
-        with within(3 * state.timeout):
-            assert (await go(run, breaker, limit)).content == "fine"  # each advisor waits once
-        with within(state.timeout):
-            assert (await go(run, breaker, limit)).content == "fine"
-            async with anyio.create_task_group() as group:
-                for _ in range(20):
-                    group.start_soon(go, type(run)(run.mode), breaker)
+        assert (await go(run, breaker, limit)).content == "fine"
+        assert len(asked) == 2, "each advisor waits once"
+        assert (await go(run, breaker, limit)).content == "fine"
+        async with anyio.create_task_group() as group:
+            for _ in range(20):
+                group.start_soon(go, type(run)(run.mode), breaker)
+        assert len(asked) == 2, "and then nobody waits"
     finally:
         server.thaw()
     for advisor in (breaker._state, limit._buckets._state):  # type: ignore[attr-defined]

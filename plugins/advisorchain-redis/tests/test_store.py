@@ -26,7 +26,7 @@ def turn(number: int | str = 0) -> tuple[Message, ...]:
 
 async def test_the_contract(server: Any) -> None:
     numbers = itertools.count()
-    await check_memory_store(lambda: RedisStore(server.url, prefix=f"contract{next(numbers)}"))
+    await check_memory_store(lambda: RedisStore(server.url, prefix=f"contract{next(numbers)}", timeout=10))
 
 
 async def test_deleting_leaves_no_key(store: RedisStore) -> None:
@@ -75,7 +75,7 @@ async def test_the_server_is_killed_and_restarted(store: RedisStore, server: Any
                 await work
         with pytest.raises(MemoryStoreError):
             await run(client, "2?", conversation_id="c")
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 10
     finally:
         server.start()
     await run(client, "3?", conversation_id="c")
@@ -89,21 +89,21 @@ async def test_a_server_that_does_not_answer() -> None:
         start = time.monotonic()
         with pytest.raises(MemoryStoreError) as caught:
             await store.load("c")
-        assert time.monotonic() - start < 2
+        assert time.monotonic() - start < 10
         assert "hunter2" not in str(caught.value) + repr(store)
         await store.aclose()
 
 
 async def test_a_server_that_falls_silent(server: Any) -> None:
-    store = RedisStore(server.url, prefix="silent", timeout=0.5)
+    store = RedisStore(server.url, prefix="silent", timeout=1.5)
     await store.append("c", "t1", turn(1))
     server.freeze()
     try:
         start = time.monotonic()
         for _ in range(2):  # with a connection from before, and with a new one
-            with pytest.raises(MemoryStoreError, match=r"'c' in Redis: no answer within 0.5 s. Check"):
+            with pytest.raises(MemoryStoreError, match=r"'c' in Redis: no answer within 1\.5 s\. Check"):
                 await store.load("c")
-        assert time.monotonic() - start < 1.5
+        assert time.monotonic() - start < 10
     finally:
         server.thaw()
     assert len(await store.load("c")) == 2
