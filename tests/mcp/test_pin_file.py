@@ -146,7 +146,7 @@ async def test_a_lock_that_stays(tmp_path: Path) -> None:
 
 
 async def test_many_tasks_lose_nothing(tmp_path: Path) -> None:
-    store = PinFile(tmp_path / "pins.json")
+    store = PinFile(tmp_path / "pins.json", lock_seconds=60)
 
     async def pin(number: int) -> None:
         await Pinning(store).check(f"server {number % 5}", [replace(ADD, name=f"tool {number}")])
