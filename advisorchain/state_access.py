@@ -8,12 +8,15 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .errors import AdvisorChainError, ConfigurationError
 from .failures import tool_failure
 from .shared_state import SharedState
 from .shield import run_shielded
+
+if TYPE_CHECKING:
+    from anyio.lowlevel import EventLoopToken
 
 logger = logging.getLogger("advisorchain")
 
@@ -36,6 +39,47 @@ class StateAwayError(AdvisorChainError):
     """The shared state does not work at the moment. Advisors go on without it: this never leaves them."""
 
 
+class _Asked(Generic[T]):
+    """A change that somebody waits for."""
+
+    __slots__ = ("_change", "_error", "_result", "made")
+
+    def __init__(self, change: Change[T]) -> None:
+        self._change = change
+        self._error: Exception | None = None
+        self._result: T
+        self.made = False
+
+    def of(self, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        """The new value, or None when it stays; an error of the change is for the one who waits for it."""
+        self._error = None
+        try:
+            new, self._result = self._change(value)
+        except Exception as error:
+            self._error = error
+            return None
+        return new
+
+    def outcome(self) -> T:
+        """What the change has returned, or raised."""
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+class _Queue:
+    """The changes of one key in one event loop: one save is under way, who comes meanwhile waits for the next one."""
+
+    __slots__ = ("asked", "lock", "users")
+
+    def __init__(self) -> None:
+        import anyio
+
+        self.asked: list[_Asked[Any]] = []
+        self.lock = anyio.Lock(fast_acquire=True)
+        self.users = 0
+
+
 class StateAccess:
     """Loads and changes values of a shared state, with deadlines.
 
@@ -50,7 +94,7 @@ class StateAccess:
         clock: monotonic seconds.
     """
 
-    __slots__ = ("_ask_at", "_clock", "meanwhile", "owner", "state")
+    __slots__ = ("_ask_at", "_clock", "_queues", "meanwhile", "owner", "state")
 
     def __init__(
         self, state: SharedState, owner: str, meanwhile: str, *, clock: Callable[[], float] = time.monotonic
@@ -60,6 +104,7 @@ class StateAccess:
         self.meanwhile = meanwhile
         self._clock = clock
         self._ask_at: float | None = None  # None: it works
+        self._queues: dict[tuple[EventLoopToken, str], _Queue] = {}
 
     async def load(self, key: str) -> tuple[dict[str, Any] | None, int]:
         """The value and its version; ``(None, 0)`` when there is none.
@@ -68,7 +113,6 @@ class StateAccess:
             StateAwayError: the state does not work.
             ConfigurationError: the state says that it cannot work here at all.
         """
-
         self._may_ask()
         found = await self._load(key)
         self._works()
@@ -118,11 +162,11 @@ class StateAccess:
         """
         from anyio.lowlevel import checkpoint_if_cancelled
 
-        self._may_ask()
+        is_probe = self._may_ask()
         done: list[T] = []
 
         async def whole() -> None:
-            done.append(await self._change(key, change))
+            done.append(await self._change(key, change, anyway=is_probe))
 
         try:
             await run_shielded(whole)  # left half-way, nobody would know whether it was saved
@@ -131,29 +175,73 @@ class StateAccess:
         except BaseException:
             if done and undo is not None:
                 with suppress(StateAwayError):
-                    await run_shielded(partial(self._change, key, undo(done[0])))
+                    await run_shielded(partial(self._change, key, undo(done[0]), anyway=True))
             raise
         return done[0]
 
-    async def _change(self, key: str, change: Change[T]) -> T:
+    async def _change(self, key: str, change: Change[T], *, anyway: bool) -> T:
+        """Make a change; those of one key that come while one is under way are then made together, with one save.
+
+        Each for itself, they would overtake each other: the more there are, the more saves of each would be in vain.
+
+        Args:
+            key: of the value.
+            change: what to make of it.
+            anyway: ask the state even if it is known to have failed.
+        """
+        from anyio.lowlevel import current_token
+
+        where = current_token(), key
+        queue = self._queues.get(where)
+        if queue is None:
+            queue = self._queues[where] = _Queue()
+        queue.users += 1
+        mine = _Asked(change)
+        queue.asked.append(mine)
+        try:
+            async with queue.lock:
+                if not mine.made:
+                    if self._ask_at is not None and not anyway:
+                        raise StateAwayError(f"The shared state of {self.owner} has failed meanwhile.")
+                    await self._change_all(key, tuple(queue.asked))
+                    queue.asked = [other for other in queue.asked if not other.made]
+        finally:
+            if not mine.made:
+                queue.asked.remove(mine)
+            queue.users -= 1
+            if not queue.users:
+                del self._queues[where]
+        return mine.outcome()
+
+    async def _change_all(self, key: str, asked: Collection[_Asked[Any]]) -> None:
+        import anyio
+
         pause, give_up_at = _FIRST_PAUSE, self._clock() + CONTENTION_SECONDS
         while True:
             value, version = await self._load(key)
-            new, result = change(value)
+            new: dict[str, Any] | None = None
+            for each in asked:
+                made = each.of(value if new is None else new)
+                new = new if made is None else made
             if new is None or await self._answer(partial(self.state.save, key, new, version)):
                 self._works()
-                return result
+                for each in asked:
+                    each.made = True
+                return
             if self._clock() >= give_up_at:
                 raise self._failed(f"others were always faster for {CONTENTION_SECONDS:g} s")
-            await _sleep(random.random() * pause)  # at random, or the same ones meet again
+            await anyio.sleep(random.random() * pause)  # at random, or the same ones meet again
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _may_ask(self) -> None:
-        if self._ask_at is not None:
-            now = self._clock()
-            if now < self._ask_at:
-                raise StateAwayError(f"The shared state of {self.owner} is left alone for a while: it has failed.")
-            self._ask_at = now + AWAY_SECONDS  # one asks, the others wait for what it finds
+    def _may_ask(self) -> bool:
+        """Whether the caller is the one who asks a state that has failed whether it is back."""
+        if self._ask_at is None:
+            return False
+        now = self._clock()
+        if now < self._ask_at:
+            raise StateAwayError(f"The shared state of {self.owner} is left alone for a while: it has failed.")
+        self._ask_at = now + AWAY_SECONDS  # one asks, the others wait for what it finds
+        return True
 
     def _works(self) -> None:
         if self._ask_at is not None:
@@ -190,18 +278,14 @@ class StateAccess:
         return StateAwayError(f"The shared state of {self.owner} does not work.")
 
 
-async def _sleep(seconds: float) -> None:
-    import anyio
-
-    await anyio.sleep(seconds)
-
-
-def check_forgetting(state: SharedState, seconds: float, what: str) -> None:
-    """Refuse a state that forgets (its ``ttl``, in seconds) what an advisor needs for longer.
+def check_state(state: Any, seconds: float, what: str) -> None:
+    """Check that an advisor's ``state=`` is one, and that it forgets nothing (its ``ttl``) for so many seconds.
 
     Raises:
-        ConfigurationError: it forgets too early; says after how many seconds it may.
+        ConfigurationError: it is none, or forgets too early; says after how many seconds it may.
     """
+    if not isinstance(state, SharedState):
+        raise ConfigurationError(f"state must have async load(key) and save(key, value, version), not {state!r}.")
     ttl = getattr(state, "ttl", None)
     if isinstance(ttl, int | float) and ttl < seconds:
         raise ConfigurationError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any
 
 import anyio
@@ -11,7 +12,7 @@ from failing_state import FAULTS, FailingState, SlowToSave, cancelled_in
 
 from advisorchain import AdvisorChainError, ConfigurationError
 from advisorchain.shared_state import InMemorySharedState
-from advisorchain.state_access import AWAY_SECONDS, StateAccess, StateAwayError, check_forgetting
+from advisorchain.state_access import AWAY_SECONDS, StateAccess, StateAwayError, check_state
 
 
 class Clock:
@@ -104,6 +105,126 @@ async def test_what_will_not_go_away_is_passed_on(caplog: pytest.LogCaptureFixtu
         with pytest.raises(ConfigurationError, match="another event loop"):
             await shared.change("k", add)
     assert not caplog.records
+
+
+class Slow(InMemorySharedState):
+    """Has a way to its server; counts the saves."""
+
+    saves = 0
+
+    async def save(self, key: str, value: dict[str, Any], version: int) -> bool:
+        self.saves += 1
+        await anyio.sleep(0.005)
+        return await super().save(key, value, version)
+
+
+async def test_changes_that_come_at_once_are_saved_together(patient: None) -> None:
+    shared, counts = access(state := Slow()), list[int]()
+
+    async def change(key: str) -> None:
+        counts.append(await shared.change(key, add))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(100):
+            group.start_soon(change, "k")
+            group.start_soon(change, "other")
+    assert sorted(counts) == sorted([*range(1, 101)] * 2)
+    assert (await shared.load("k"))[0] == (await shared.load("other"))[0] == {"count": 100}
+    assert state.saves <= 6, "the first one of a key alone, then all that waited for it"
+    assert shared._queues == {}
+
+
+async def test_processes_that_change_at_once_share_their_saves(patient: None) -> None:
+    counts = list[int]()
+    state = Slow()
+
+    async def change(shared: StateAccess) -> None:
+        counts.append(await shared.change("k", add))
+
+    async with anyio.create_task_group() as group:
+        for shared in [access(state), access(state), access(state)]:
+            for _ in range(40):
+                group.start_soon(change, shared)
+    assert sorted(counts) == [*range(1, 121)]
+    assert state.saves < 60
+
+
+async def test_of_changes_that_are_made_together_each_has_its_own_outcome(patient: None) -> None:
+    shared, outcomes = access(Slow()), dict[str, Any]()
+
+    def fails(value: Any) -> Any:
+        raise ZeroDivisionError
+
+    async def change(name: str, how: Any) -> None:
+        try:
+            outcomes[name] = await shared.change("k", how)
+        except ZeroDivisionError as error:
+            outcomes[name] = type(error)
+
+    changes = {
+        "first": add,
+        "fails": fails,
+        "reads": lambda value: (None, value),
+        "empties": lambda value: ({}, "empty"),
+    }
+    async with anyio.create_task_group() as group:
+        for name, how in changes.items():
+            group.start_soon(change, name, how)
+            await anyio.sleep(0.001)
+    assert outcomes == {"first": 1, "fails": ZeroDivisionError, "reads": {"count": 1}, "empties": "empty"}
+    assert (await shared.load("k"))[0] == {}
+
+
+@pytest.mark.parametrize("fault", ["hangs", "raises"])
+async def test_who_waits_for_a_change_that_fails_does_not_ask_again(fault: str) -> None:
+    shared, away = access(state := FailingState(fault)), list[Exception]()
+
+    async def change() -> None:
+        try:
+            await shared.change("k", add)
+        except StateAwayError as error:
+            away.append(error)
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            for _ in range(200):
+                group.start_soon(change)
+    assert (len(away), state.asked) == (200, 1)
+    assert shared._queues == {}
+
+
+async def test_who_is_cancelled_in_the_queue_changes_nothing(patient: None) -> None:
+    shared = access(Slow())
+
+    async def change() -> None:
+        with anyio.move_on_after(0.001):
+            await shared.change("k", add, lambda count: lambda value: ({"count": (value or {})["count"] - 1}, None))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(20):
+            group.start_soon(change)
+    assert (await shared.load("k"))[0] == {"count": 0}
+    assert shared._queues == {}
+
+
+def test_event_loops_do_not_wait_for_each_other(patient: None) -> None:
+    shared, counts = access(Slow()), list[int]()
+
+    async def change() -> None:
+        counts.append(await shared.change("k", add))
+
+    async def many() -> None:
+        async with anyio.create_task_group() as group:
+            for _ in range(20):
+                group.start_soon(change)
+
+    threads = [threading.Thread(target=anyio.run, args=(many,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(counts) == [*range(1, 61)]
+    assert shared._queues == {}
 
 
 async def test_an_error_of_the_change_is_not_the_states() -> None:
@@ -219,7 +340,7 @@ def test_a_state_that_forgets_too_early_is_refused() -> None:
     class Forgets(InMemorySharedState):
         ttl = 60.0
 
-    check_forgetting(Forgets(), 60, "this limit")
-    check_forgetting(InMemorySharedState(), 1e9, "this limit")
+    check_state(Forgets(), 60, "this limit")
+    check_state(InMemorySharedState(), 1e9, "this limit")
     with pytest.raises(ConfigurationError, match=r"after 60 s, but this limit needs them for 61 s.* longer ttl="):
-        check_forgetting(Forgets(), 61, "this limit")
+        check_state(Forgets(), 61, "this limit")

@@ -93,15 +93,14 @@ async def _race(state: SharedState) -> None:
 
 
 async def _count(state: SharedState) -> None:
-    """Tasks that count in one value at once lose nothing."""
-    access = StateAccess(state, "check_shared_state", "fails")
+    """Those who count in one value at once, as processes do, lose nothing."""
 
     def add(value: dict[str, Any] | None) -> tuple[dict[str, Any], None]:
         return {"count": (value or {"count": 0})["count"] + 1}, None
 
     async with anyio.create_task_group() as group:
         for _ in range(TASKS):
-            group.start_soon(access.change, "k", add)
+            group.start_soon(StateAccess(state, "check_shared_state", "fails").change, "k", add)
     found, _ = await state.load("k")
     _that(found == {"count": TASKS}, f"the value is {found!r}, not {TASKS}.")
 

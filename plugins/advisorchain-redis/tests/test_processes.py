@@ -19,6 +19,8 @@ from advisorchain_redis import RedisState
 
 PROCESSES = 4
 TASKS = 20
+PER = 80_000
+"""Seconds: in a test, next to nothing comes back."""
 
 
 class Counting(RedisState):
@@ -107,7 +109,7 @@ async def test_one_breaker(server: Any, request: pytest.FixtureRequest) -> None:
 
 async def _limit(start: Any, url: str, prefix: str, calls: int, max_wait: float) -> list[float]:
     state = Counting(url, prefix=prefix)
-    limit = RateLimitAdvisor(calls=calls, per=3600, max_wait=max_wait, state=state)
+    limit = RateLimitAdvisor(calls=calls, per=PER, max_wait=max_wait, state=state)
     passed = 0
 
     async def turn() -> None:
@@ -133,8 +135,13 @@ async def test_one_rate_limit(server: Any, request: pytest.FixtureRequest, calls
     found = await in_processes(_limit, server.url, request.node.name, calls, 0.0)
     passed, saves, late = (sum(int(each[at]) for each in found) for at in range(3))
     assert passed == min(calls, PROCESSES * TASKS)
-    assert saves - late == passed, "each call is counted once"
-    assert late <= 20 * PROCESSES * TASKS, f"{late} saves came too late"
+    state = RedisState(server.url, prefix=request.node.name)
+    bucket, _ = await state.load("rate_limit|model|scripted|calls")
+    await state.aclose()
+    refilled = calls / PER * 60
+    assert bucket is not None
+    assert calls - passed <= bucket["level"] <= calls - passed + refilled < calls - passed + 1, "each is counted once"
+    assert saves < PROCESSES * TASKS, "what comes at once in a process is saved together"
     assert max(each[3] for each in found) < 10
     print(f"{calls=} {passed=} {saves=} {late=} seconds={[round(each[3], 2) for each in found]}")
 
