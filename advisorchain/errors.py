@@ -20,7 +20,7 @@
     ├── RateLimitError            a rate limit is reached and the wait is too long
     ├── AuditError                a record could not be written, and the audit is required; or a file cannot be checked
     ├── MemoryStoreError          a memory store failed to load or to append
-    └── SharedStateError          state that processes share could not be loaded or saved; advisors go on without it
+    └── SharedStateError          state that processes share failed; all advisors but budgets go on without it
 
 The same types are raised under ``call`` and ``stream``, never wrapped in an ``ExceptionGroup``.
 """
@@ -237,7 +237,8 @@ class McpConnectionError(McpError):
 class SharedStateError(AdvisorChainError):
     """A `SharedState` could not load or save a value: no connection, no answer, a value that is damaged.
 
-    The advisors that use the state go on without it for a while, so it reaches only those who use the state themselves.
+    Breakers and rate limits go on without it for a while, so of theirs it reaches only those who use it themselves.
+    A `BudgetAdvisor` whose state fails refuses the call with it.
     """
 
 

@@ -63,6 +63,7 @@ class ClientModel:
         response = await self._run(request.messages, request, self.name)
         return ChatResponse(
             AssistantMessage(content=response.message.content),
+            usage=response.usage,
             stop_reason=response.stop_reason,
             direct_results=response.direct_results,
         )

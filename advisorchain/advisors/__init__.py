@@ -13,7 +13,7 @@ from .tool_calling import LoopState, ToolCallingAdvisor
 if TYPE_CHECKING:
     from .audit import AuditAdvisor
     from .augmentation import AugmentationAdvisor
-    from .budget import BudgetAdvisor, ModelPrice
+    from .budget import BudgetAdvisor, BudgetState, InMemoryBudget, ModelPrice, Spent
     from .circuit_breaker import CircuitBreakerAdvisor
     from .fallback import FALLBACK_LANGUAGE, FallbackTexts, ToolFallbackAdvisor
     from .memory import MemoryAdvisor
@@ -29,8 +29,10 @@ __all__ = [
     "AuditAdvisor",
     "AugmentationAdvisor",
     "BudgetAdvisor",
+    "BudgetState",
     "CircuitBreakerAdvisor",
     "FallbackTexts",
+    "InMemoryBudget",
     "LoopState",
     "MemoryAdvisor",
     "ModelFallbackAdvisor",
@@ -39,6 +41,7 @@ __all__ = [
     "RetryAdvisor",
     "RetryPolicy",
     "ReturnDirectAdvisor",
+    "Spent",
     "ToolCacheAdvisor",
     "ToolCallingAdvisor",
     "ToolFallbackAdvisor",
@@ -51,14 +54,17 @@ _MODULES = {
     "AuditAdvisor": "audit",
     "AugmentationAdvisor": "augmentation",
     "BudgetAdvisor": "budget",
+    "BudgetState": "budget",
     "CircuitBreakerAdvisor": "circuit_breaker",
     "FallbackTexts": "fallback",
+    "InMemoryBudget": "budget",
     "MemoryAdvisor": "memory",
     "ModelFallbackAdvisor": "model_fallback",
     "ModelPrice": "budget",
     "RateLimitAdvisor": "rate_limit",
     "RetryAdvisor": "retry",
     "RetryPolicy": "retry",
+    "Spent": "budget",
     "ToolCacheAdvisor": "tool_cache",
     "ToolFallbackAdvisor": "fallback",
     "ToolFilterAdvisor": "tool_filter",

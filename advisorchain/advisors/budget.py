@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from ..advisor import Advisor
 from ..context import ContextKey, Turn
-from ..errors import BudgetExceededError, ConfigurationError
+from ..errors import BudgetExceededError, ConfigurationError, SharedStateError
 from ..exchange import ChatNext, ChatRequest, ChatResponse
 from ..messages import Usage
-from ..model_call import requested_model
+from ..model_call import called_model, requested_model
 from ..order import Order
 from ..setting_checks import check_mapping, check_number
 from ..shield import run_shielded
@@ -174,7 +174,8 @@ class BudgetAdvisor(Advisor):
             ``conversation_id`` is then a conversation of its own.
         on_unknown_price: a model without a price, when there is a ``max_cost``: ``"error"`` refuses the call,
             ``"warn"`` logs it once and takes the dearest price.
-        state: where conversations are kept; default: in this process.
+        state: where conversations are kept, a `BudgetState`; default: in this process. While it fails, or does not
+            answer within 5 seconds, calls are refused with `SharedStateError`.
 
     Raises:
         ConfigurationError: there is no limit, or ``max_cost`` without ``prices``.
@@ -233,19 +234,24 @@ class BudgetAdvisor(Advisor):
 
         Raises:
             BudgetExceededError: it is spent, or the model has no price.
+            SharedStateError: the state of conversations failed before the call, so that nobody knows what is left.
         """
         model = requested_model(request) or "model"
-        price = self._price(model) if "cost" in self.limits else None
         turn = self._turn(request)
-        claim = Spent(tokens=request.options.max_tokens or 0, calls=1)
+        # A client as the model is a sub-agent: what it uses is in the turn's ledger already.
+        nested = getattr(called_model(request), "keeps_ledger", False)
+        price = self._price(model) if "cost" in self.limits and not nested else None
+        claim = Spent() if nested else Spent(tokens=request.options.max_tokens or 0, calls=1)
         if price is not None:
             claim.cost = claim.tokens * price.output / 1_000_000
         made = False
         turn.reserved.add(claim)
         try:
             await self._check(turn, claim)
-            made = True
+            made = not nested
             response = await call_next(request)
+            if nested:
+                return response
             usage = response.usage
             reported = usage.total_tokens
             if reported is None:
@@ -258,8 +264,8 @@ class BudgetAdvisor(Advisor):
         finally:
             turn.reserved = turn.reserved.minus(claim)
             turn.spent.calls += made
-            if turn.conversation_id is not None and (made or turn.unposted().calls):
-                await self._post(turn, turn.conversation_id)
+            if turn.conversation_id is not None and (made or nested or turn.unposted().calls):
+                await self._settle(turn, turn.conversation_id)
 
     def _turn(self, request: ChatRequest) -> _TurnSpent:
         """The spending of the turn that the request belongs to, in a sub-agent of the outer one."""
@@ -271,18 +277,40 @@ class BudgetAdvisor(Advisor):
             if spent is None:
                 conversation = request.conversation_id if self.per == "conversation" else None
                 spent = self._turns[id(turn)] = _TurnSpent(turn, conversation)
-                context.at_turn_end(lambda end: self._forget(turn))
+                context.at_turn_end(lambda end: self._end(turn))
             else:
                 return spent
         if context.get(self._key) is None:  # a forked context does not see what its siblings have written
             context[self._key] = spent
         return spent
 
-    def _forget(self, turn: Turn) -> None:
-        self._turns.pop(id(turn), None)
+    def _end(self, turn: Turn) -> Awaitable[None] | None:
+        """Forget the turn; tell its conversation what sub-agents have used since its last model call."""
+        spent = self._turns.pop(id(turn))
+        if spent.conversation_id is None:
+            return None
+        spent.brought_up_to_date(self._dearest)
+        left = spent.unposted()
+        return self._settle(spent, spent.conversation_id) if left.calls or left.tokens else None
+
+    async def _settle(self, turn: _TurnSpent, conversation_id: str) -> None:
+        """Post what a call that is over has used; its outcome stands, whatever the state says."""
+        try:
+            await self._post(turn, conversation_id)
+        except SharedStateError as error:
+            logger.warning(
+                "%s What a call of turn %s has used is not counted, unless the turn makes another one.",
+                error,
+                turn.turn.id,
+            )
 
     async def _post(self, turn: _TurnSpent, conversation_id: str) -> Spent:
-        """Tell the conversation what it does not know yet of the turn; what it has spent in all."""
+        """Tell the conversation what it does not know yet of the turn; what it has spent in all.
+
+        Raises:
+            SharedStateError: the state failed. What a driver raises looks like a failure of the model to the advisors
+                around: they would repeat the call, ask another model, or open the model's circuit.
+        """
         turn.brought_up_to_date(self._dearest)
         new = turn.unposted()
         turn.posted.add(new)  # now, so that a concurrent call does not post it too
@@ -293,11 +321,15 @@ class BudgetAdvisor(Advisor):
 
         try:
             await run_shielded(post, POST_SECONDS)
+        except Exception as error:
+            raise SharedStateError(f"The state of advisor {self.name!r} failed ({type(error).__name__}).") from error
         finally:
             if not totals:
                 turn.posted = turn.posted.minus(new)
         if not totals:
-            raise TimeoutError(f"The state of advisor {self.name!r} did not answer within {POST_SECONDS:g} seconds.")
+            raise SharedStateError(
+                f"The state of advisor {self.name!r} did not answer within {POST_SECONDS:g} seconds."
+            )
         return totals[0]
 
     async def _check(self, turn: _TurnSpent, claim: Spent) -> None:

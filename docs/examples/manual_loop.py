@@ -17,8 +17,8 @@ MAX_ROUNDS = 10
 
 
 def message(event: str, **data: Any) -> str:
-    """One server-sent event."""
-    return f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+    """One server-sent event; in ASCII, so that half an emoji in a piece is no error."""
+    return f"event: {event}\ndata: {json.dumps(data)}\n\n"
 
 
 async def turn(

@@ -63,8 +63,8 @@ class Room:
 
 
 def message(event: str, **data: Any) -> str:
-    """One server-sent event."""
-    return f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+    """One server-sent event; in ASCII, so that half an emoji in a piece is no error."""
+    return f"event: {event}\ndata: {json.dumps(data)}\n\n"
 
 
 async def turn(client: ChatClient, chat_id: str, prompt: str) -> AsyncIterator[str]:
@@ -79,8 +79,11 @@ async def turn(client: ChatClient, chat_id: str, prompt: str) -> AsyncIterator[s
                         yield message("clear")
             yield message("done", text=(await stream.response()).text)
     except (AdvisorChainError, TimeoutError) as error:
-        logger.warning("chat %s: %s", chat_id, error)
+        logger.warning("chat %r: %r", chat_id, error)
         yield message("error", kind=type(error).__name__)  # no details for the browser
+    except Exception:  # a bug: the browser is told that there is no more to come
+        logger.exception("chat %r", chat_id)
+        yield message("error", kind="InternalError")
 
 
 def create_app(
@@ -98,7 +101,12 @@ def create_app(
             yield
 
     async def chat(request: Request) -> Response:
-        prompt = (await request.json())["prompt"]
+        try:
+            prompt = (await request.json())["prompt"]
+        except (ValueError, LookupError, TypeError):
+            prompt = None
+        if not isinstance(prompt, str):  # from outside: never a list of messages
+            return JSONResponse({"error": 'send {"prompt": "..."}'}, status_code=400)
         events = turn(request.app.state.client, request.path_params["chat_id"], prompt)
         return StreamingResponse(events, media_type="text/event-stream")
 

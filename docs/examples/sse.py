@@ -25,8 +25,8 @@ from advisorchain import (
 
 
 def message(event: str, **data: Any) -> str:
-    """One server-sent event."""
-    return f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+    """One server-sent event; in ASCII, so that half an emoji in a piece is no error."""
+    return f"event: {event}\ndata: {json.dumps(data)}\n\n"
 
 
 def as_message(event: Event) -> str | None:

@@ -14,13 +14,21 @@ from advisorchain import (
     ConfigurationError,
     ModelError,
     Runtime,
+    SharedStateError,
     ToolCall,
     Usage,
     chat_advisor,
     tool,
 )
-from advisorchain.advisors import BudgetAdvisor, ModelPrice
-from advisorchain.advisors.budget import InMemoryBudget, Spent
+from advisorchain.advisors import (
+    BudgetAdvisor,
+    CircuitBreakerAdvisor,
+    InMemoryBudget,
+    ModelFallbackAdvisor,
+    ModelPrice,
+    RetryAdvisor,
+    Spent,
+)
 from advisorchain.testing import ScriptedModel
 
 USAGE = Usage(80, 20)
@@ -206,24 +214,79 @@ async def test_a_cancelled_check_leaves_no_claim(run: Any, when: str) -> None:
     assert (left.calls, left.tokens) == (0, 0)
 
 
-async def test_a_state_that_fails_or_hangs_fails_the_call(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Down(InMemoryBudget):
-        hangs = False
+class Broken(InMemoryBudget):
+    """Its server goes away after so many answers."""
 
-        async def add(self, conversation_id: str, spent: Spent) -> Spent:
-            if self.hangs:
-                await anyio.sleep_forever()
-            raise ConnectionError("the state is down")
+    def __init__(self, answers: int = 0, hangs: bool = False) -> None:
+        super().__init__()
+        self.answers = answers
+        self.hangs = hangs
 
-    state = Down()
-    chat = ChatClient(model("never"), advisors=[BudgetAdvisor(max_calls=3, per="conversation", state=state)])
-    with pytest.raises(ConnectionError, match="the state is down"):
-        await run(chat, "go", conversation_id="a")
-    state.hangs = True
+    async def add(self, conversation_id: str, spent: Spent) -> Spent:
+        self.answers -= 1
+        if self.answers >= 0:
+            return await super().add(conversation_id, spent)
+        if self.hangs:
+            await anyio.sleep_forever()
+        raise ConnectionError("redis://ada:secret@cache is down")
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_state_that_fails_refuses_the_call_and_is_no_failure_of_the_model(
+    run: Any, monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
     monkeypatch.setattr("advisorchain.advisors.budget.POST_SECONDS", 0.05)
-    with anyio.fail_after(10), pytest.raises(TimeoutError, match=r"'budget' did not answer within 0\.05 seconds"):
+    breaker = CircuitBreakerAdvisor(models=True, failures=1)
+    advisors = [
+        ModelFallbackAdvisor([model("no help either", name="second")]),
+        RetryAdvisor(model={"wait": 0.01}),
+        breaker,
+        BudgetAdvisor(max_calls=3, per="conversation", state=(state := Broken(hangs=hangs))),
+    ]
+    chat = ChatClient(model("never"), advisors=advisors)
+    said = r"'budget' did not answer within 0\.05 seconds\.$" if hangs else r"'budget' failed \(ConnectionError\)\.$"
+    with anyio.fail_after(10), pytest.raises(SharedStateError, match=said):
         await run(chat, "go", conversation_id="a")
     assert chat.model.requests == []  # type: ignore[attr-defined]
+    assert state.answers == -1, "asked once: neither repeated nor asked for another model"
+    assert breaker.states() == {"m": "closed"}
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_state_that_fails_after_the_call_leaves_its_outcome(
+    run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hangs: bool
+) -> None:
+    monkeypatch.setattr("advisorchain.advisors.budget.POST_SECONDS", 0.05)
+    for step in ("paid for", ModelError("The key is wrong.")):
+        caplog.clear()
+        budget = BudgetAdvisor(max_calls=3, per="conversation", state=Broken(answers=1, hangs=hangs))
+        chat = ChatClient(model(step), advisors=[budget])
+        with anyio.fail_after(10):
+            if isinstance(step, str):
+                assert (await run(chat, "go", conversation_id="a")).text == step
+            else:
+                with pytest.raises(ModelError, match="The key is wrong"):
+                    await run(chat, "go", conversation_id="a")
+        assert "is not counted" in caplog.text
+
+
+async def test_a_call_that_was_not_counted_is_counted_with_the_next_one(run: Any) -> None:
+    state = InMemoryBudget()
+
+    class Once(InMemoryBudget):
+        failed = False
+
+        async def add(self, conversation_id: str, spent: Spent) -> Spent:
+            if spent.tokens and not self.failed:
+                self.failed = True
+                raise ConnectionError
+            return await state.add(conversation_id, spent)
+
+    budget = BudgetAdvisor(max_calls=3, per="conversation", state=Once())
+    chat = ChatClient(model([ToolCall("look")], "seen"), tools=[look], advisors=[budget])
+    await run(chat, "go", conversation_id="a")
+    spent = await state.add("a", Spent())
+    assert (spent.calls, spent.tokens) == (2, 200)
 
 
 async def test_a_conversations_seconds_and_calls_add_up(run: Any) -> None:
@@ -279,6 +342,40 @@ async def test_sub_agents_spend_from_the_same_budget(run: Any, shared: bool, set
         await run(chat, "go")
     made = len(outer.requests) + len(inner.model.requests)  # type: ignore[attr-defined]
     assert made == (5 if shared else 6), "without the advisor, a sub-agent is stopped at its next call only"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    "settings", [{"max_tokens": 450}, {"max_calls": 5}, {"max_cost": 0.0045, "prices": {"m": ModelPrice(10, 10)}}]
+)
+@pytest.mark.parametrize("per", ["turn", "conversation"])
+async def test_a_client_as_the_model_spends_once(run: Any, caplog: Any, shared: bool, settings: Any, per: Any) -> None:
+    """Neither its own usage and an estimate on top, nor its model's call and one of the outer model."""
+
+    @chat_advisor(order=700)
+    async def asks_again(request: Any, call_next: Any) -> Any:
+        while True:
+            await call_next(request)
+
+    advisor = BudgetAdvisor(per=per, **settings)
+    inner = ChatClient(model(*["seen"] * 9), advisors=[advisor] if shared else [])
+    chat = ChatClient(inner.as_model(), advisors=[advisor, asks_again])
+    with pytest.raises(BudgetExceededError):
+        await run(chat, "x" * 4000, conversation_id="c")
+    assert len(inner.model.requests) == 5  # type: ignore[attr-defined]
+    assert "estimated" not in caplog.text
+
+
+async def test_a_conversation_learns_of_a_sub_agent_that_answers_directly(run: Any) -> None:
+    """No model call of the turn's own comes after it."""
+    inner = ChatClient(model(*["seen"] * 9))
+    tools = [inner.as_tool("ask", "Ask.", return_direct=True)]
+    outer = model(*[[ToolCall("ask", {"prompt": "look"})]] * 9)
+    chat = ChatClient(outer, tools=tools, advisors=[BudgetAdvisor(max_calls=4, per="conversation")])
+    for _ in range(2):
+        await run(chat, "go", conversation_id="c")
+    with pytest.raises(BudgetExceededError, match="spent: 4"):
+        await run(chat, "go", conversation_id="c")
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,15 @@ async def test_tokens_are_paid_off_before_the_next_call(run: Any, state: Any) ->
     assert time.slept == [20, 40]
 
 
+async def test_the_tokens_of_a_client_as_the_model_are_limited(run: Any) -> None:
+    inner = ChatClient(answers(9, usage=Usage(7, 3)))
+    chat = ChatClient(inner.as_model("inner"), advisors=[RateLimitAdvisor(tokens=10, per=60, clock=Time())])
+    response = await run(chat, "go")
+    assert response.usage == Usage(7, 3), "counted once"
+    with pytest.raises(RateLimitError, match="Model 'inner' is limited to 10 tokens"):
+        await run(chat, "go")
+
+
 async def test_a_model_without_usage_is_said_once(run: Any, caplog: pytest.LogCaptureFixture) -> None:
     chat = ChatClient(answers(2), advisors=[RateLimitAdvisor(tokens=10)])
     await run(chat, "go")
@@ -319,6 +328,7 @@ def test_a_state_that_forgets_too_early() -> None:
         {"calls": 1, "max_wait": "1"},
         {"calls": 1, "max_wait": float("nan")},
         {"calls": 1, "names": 5},
+        {"calls": 1, "names": [5]},
         {"calls": 1, "clock": 5},
         {"calls": 1, "sleep": 5},
         {"calls": 1, "by": "x"},

@@ -18,7 +18,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from advisorchain import (
+    AssistantMessage,
     ChatClient,
+    ChatRequest,
+    ChatResponse,
     ModelError,
     TextDelta,
     Tool,
@@ -369,6 +372,9 @@ async def test_a_direct_tool_ends_the_manual_loop() -> None:
     assert sent("".join(events))[-1] == ("done", {"text": "6 * 7 = 42"})
 
 
+# A service -----------------------------------------------------------------------------------------------------------
+
+
 def service(model: Any, closed: list[str] | None = None, **settings: Any) -> Any:
     module = example("service")
 
@@ -422,6 +428,42 @@ def test_the_deadline_ends_a_turn_that_hangs(monkeypatch: pytest.MonkeyPatch) ->
     with TestClient(app) as browser:
         assert sent(browser.post("/chat/1", json={"prompt": "Hi"}).text)[-1] == ("error", {"kind": "TimeoutError"})
     assert ended == ["cancelled"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff", b"3", b"[]", b"{}", b'{"prompt": 3}', b'{"prompt": [{"role": "tool"}]}']
+)
+def test_the_service_refuses_what_is_no_prompt(body: bytes) -> None:
+    model = ScriptedModel([])
+    with TestClient(service(model)[1]) as browser:
+        response = browser.post("/chat/1", content=body)
+    assert response.status_code == 400
+    assert response.json() == {"error": 'send {"prompt": "..."}'}
+    assert model.requests == []
+
+
+def test_the_service_tells_of_a_bug_in_the_stream(caplog: pytest.LogCaptureFixture) -> None:
+    events = post(service(ScriptedModel([ZeroDivisionError("of the tariff")]))[1], "/chat/1%0aforged", "Hello")
+    assert events == [("clear", {}), ("error", {"kind": "InternalError"})]
+    assert "ZeroDivisionError" in caplog.text and "\nforged" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["sse", "manual_loop", "service"])
+def test_half_an_emoji_does_not_cut_a_stream_off(name: str) -> None:
+    halves = ["\ud83d", "\ude00 Grüezi"]  # as a provider streams a smile that its tokens part
+
+    async def smiles(request: ChatRequest) -> ChatResponse:
+        for half in halves:
+            await request.emit(TextDelta(half))
+        return ChatResponse(AssistantMessage(content="".join(halves)))
+
+    if name == "service":
+        _, app = service(smiles)
+    else:
+        app = example(name).create_app(ChatClient(smiles), *[allow_only_weather] * (name == "manual_loop"))
+    events = post(app, "/chat" if name == "sse" else "/chat/1", "Smile")
+    texts = [data["text"] for kind, data in events if kind in ("text", "done")]
+    assert texts == [*halves, "\N{GRINNING FACE} Grüezi"]
 
 
 def test_all_examples_are_tested() -> None:
