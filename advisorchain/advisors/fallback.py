@@ -17,7 +17,7 @@ from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
 from ..failures import ATTEMPTS, DEFAULT_FAILURES, FailureClass, FailureTable, tells_nothing, tool_failure
 from ..invocation import ToolInvocation, ToolResult
 from ..order import Order
-from ..setting_checks import check_function, check_mapping
+from ..setting_checks import check_function, check_mapping, check_template
 
 logger = logging.getLogger("advisorchain")
 
@@ -161,7 +161,8 @@ class ToolFallbackAdvisor(Advisor):
             noted = request.context.get(_UNAVAILABLE)
             if noted is not None and noted[1] and self.guidance and noted[0] is request.context.turn:
                 texts = self._texts_for(request.context)
-                titles = texts.separator.join(noted[1].values())
+                # Sorted: calls that ran at once failed in any order, and the same turn must say the same to the model.
+                titles = texts.separator.join(title for _, title in sorted(noted[1].items()))
                 text = texts.guidance.format(titles=titles, contact=self._contact(texts))
                 request = request.with_instruction(text)
         return call_next(request)  # type: ignore[return-value]  # an awaitable is enough
@@ -289,12 +290,6 @@ def _texts(templates: Mapping[str, FallbackTexts | Mapping[str, str]]) -> dict[s
                 )
             given = replace(found.get(language, TEXTS["en"]), **given)
         for name, known in _PLACEHOLDERS.items():
-            try:
-                getattr(given, name).format(**dict.fromkeys(known, "x"))
-            except (KeyError, IndexError, ValueError, AttributeError) as error:
-                raise ConfigurationError(
-                    f"templates[{language!r}]: {name} is no template of "
-                    f"{', '.join(f'{{{each}}}' for each in known) or 'no placeholders'} ({error!r})."
-                ) from None
+            check_template(f"templates[{language!r}]: {name}", getattr(given, name), *known)
         found[language] = given
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import anyio
@@ -284,6 +285,24 @@ async def test_guidance_names_everything_that_is_missing(run: Any) -> None:
     await run(ChatClient(model, tools=[budget(TimeoutError(), "8"), other], advisors=[ToolFallbackAdvisor()]), "?")
     assert "no result: Budget service, Rates." in model.requests[1].messages[0].text
     assert "no result: Rates." in model.requests[2].messages[0].text
+
+
+@pytest.mark.parametrize("first", ["get_budget", "rates"])
+async def test_guidance_is_the_same_whichever_fails_first(run: Any, first: str) -> None:
+    """Calls of one round run at once; a recording, and a provider's cache, know the text of one run only."""
+    failed = anyio.Event()
+
+    async def fail(name: str, arguments: dict[str, Any]) -> str:
+        if name != first:
+            await failed.wait()
+        failed.set()
+        raise TimeoutError
+
+    names = ("get_budget", "rates")
+    tools = [Tool.from_schema(name, partial(fail, name), description="Asks.") for name in names]
+    model = ScriptedModel([[ToolCall("rates"), ToolCall("get_budget")], "done"])
+    await run(ChatClient(model, tools=tools, advisors=[ToolFallbackAdvisor()]), "?")
+    assert "no result: get budget, rates." in model.requests[1].messages[0].text
 
 
 @pytest.mark.parametrize("raises", [True, False], ids=["ToolError", "error result, as MCP servers give it"])
