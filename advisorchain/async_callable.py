@@ -11,6 +11,11 @@ from .errors import ConfigurationError
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def is_async(fn: Any) -> bool:
+    """Whether a callable is visibly async: an ``async def``, or an object whose ``__call__`` is one."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004
+
+
 def passes_on(fn: F) -> F:
     """Mark a plain function that always returns something to await, so that nobody has to check what it returned.
 
@@ -26,9 +31,7 @@ def checked_async(fn: Callable[..., Any], what: str) -> Callable[..., Any]:
 
     A plain function that returns an awaitable is fine, and only calling it shows whether it does.
     """
-    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None)):  # noqa: B004
-        return fn
-    if getattr(fn, "passes_on", False) is True:
+    if is_async(fn) or getattr(fn, "passes_on", False) is True:
         return fn
 
     def checked(*args: Any) -> Awaitable[Any]:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Advise = Callable[[ChatRequest, ChatNext], Awaitable[ChatResponse[Any]]]
 AdviseTool = Callable[[ToolInvocation, ToolNext], Awaitable[ToolResult]]
 
-
 _SIDES = (None, "tool_loop")
 
 
@@ -126,6 +125,7 @@ class AdvisorChain:
         guarded = False
         for entry in reversed(self.entries):
             if entry.order < Order.MEMORY and entry.advise is not None and not guarded:
+                # Right inside the innermost guard: what all of them let through is what memory may store.
                 guarded, chat = True, _noting_input(chat)
             hold = getattr(entry.advisor, "streams", "pass") == "hold"
             if entry.advise is not None:

@@ -284,10 +284,11 @@ class ChatClient:
         Raises:
             ConfigurationError: the format is unknown.
         """
-        from .explain import with_providers, with_tools
+        from .explain import with_tools
 
-        explanation = with_tools(self.chain.explain(), self._sources.tools, self._return_direct)
-        return with_providers(explanation, self._sources.providers).format(format)
+        sources = self._sources
+        explanation = with_tools(self.chain.explain(), sources.tools, self._return_direct, sources.providers)
+        return explanation.format(format)
 
     def _chain(self, tool_loop: bool, extra: Iterable[Any] | None) -> AdvisorChain:
         if extra is None or extra == ():
@@ -373,7 +374,9 @@ class ChatClient:
 def _flags(return_direct: Any) -> dict[str, bool]:
     if return_direct is None:
         return {}
-    if not isinstance(return_direct, Mapping) or not all(isinstance(flag, bool) for flag in return_direct.values()):
+    if not isinstance(return_direct, Mapping) or not all(
+        isinstance(name, str) and isinstance(flag, bool) for name, flag in return_direct.items()
+    ):
         raise ConfigurationError(f"return_direct= maps tool names to True or False, not {return_direct!r}.")
     return dict(return_direct)
 

@@ -50,7 +50,15 @@ class ContextKey(_Text, Generic[T]):
 
 
 class Ledger:
-    """What a turn has spent, written where it is spent; a sub-agent's ledger also adds to its parent's."""
+    """What a turn has spent, written where it is spent; a sub-agent's usage and model calls count in its parent's too.
+
+    Attributes:
+        usage: the tokens of all model calls.
+        model_calls: those that were answered, made by any attempt.
+        tool_calls, calls_by_tool: tool calls, in all and by the name that the model called; attempts are not counted.
+        rounds: batches of tool calls, refused ones included.
+        started: when the turn began, in seconds of the clock of its `Runtime`.
+    """
 
     __slots__ = ("usage", "model_calls", "tool_calls", "calls_by_tool", "rounds", "started", "_parent")
 
@@ -92,6 +100,7 @@ class Turn:
         path: tuple[str, ...] = (),
     ) -> None:
         self.id = id or runtime.ids()
+        """The same in every call that goes on with the turn."""
         self.continues = id is not None
         """The caller goes on with a turn that began in an earlier call: it sent that turn's `Transcript`."""
         self.runtime = runtime
@@ -103,7 +112,9 @@ class Turn:
         self.transcript: list[Message] = []
         """What every complete round has added so far."""
         self.call_ids = call_ids if call_ids is not None else set()
+        """The ids of all tool calls so far: providers may give one twice."""
         self.path = path
+        """``()``, or the names of the sub-agents that lead to this turn."""
         self.chain: AdvisorChain | None = None
         """The client's chain that runs the turn; None until it starts."""
         self.observer: Observer | None = None

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from .errors import ConfigurationError
 from .explain_names import columns, padded, plain
+from .model_call import model_name
 from .order import Order
 
 if TYPE_CHECKING:
@@ -72,8 +74,6 @@ class ChainExplanation:
             from .explain_svg import svg
 
             return svg(self)
-        from .errors import ConfigurationError
-
         raise ConfigurationError(f"Unknown format {format!r}; use 'text', 'mermaid', 'svg' or 'json'.")
 
     def __str__(self) -> str:
@@ -113,23 +113,20 @@ def explain_chain(chain: AdvisorChain) -> ChainExplanation:
         rows.append(AdvisorRow(entry.name, entry.order, type(advisor).__name__, position, entry.wraps, streams))
         if entry is loop:
             position = "inside"
-    from .model_call import model_name
-
     return ChainExplanation(tuple(rows), model_name(chain.model))
 
 
 def with_tools(
-    explanation: ChainExplanation, tools: Iterable[Tool], return_direct: Mapping[str, bool]
+    explanation: ChainExplanation,
+    tools: Iterable[Tool],
+    return_direct: Mapping[str, bool],
+    providers: Iterable[object],
 ) -> ChainExplanation:
-    """The explanation with a client's tools; ``return_direct`` are the client's overrides."""
-    rows = []
+    """The explanation with a client's tools: those that it has, its overrides of them, and whom it asks per turn."""
+    rows: list[ToolRow] = []
     for tool in tools:
         flag = return_direct.get(tool.policy_name)
         direct_from = tool.return_direct_from if flag is None else "client"
         rows.append(ToolRow(tool.name, tool.origin, tool.return_direct if flag is None else flag, direct_from))
-    return replace(explanation, tools=tuple(rows))
-
-
-def with_providers(explanation: ChainExplanation, providers: Iterable[object]) -> ChainExplanation:
-    """The explanation with the sources of tools that are asked per turn."""
-    return replace(explanation, providers=tuple(type(provider).__name__ for provider in providers))
+    asked = tuple(type(provider).__name__ for provider in providers)
+    return replace(explanation, tools=tuple(rows), providers=asked)

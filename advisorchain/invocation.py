@@ -98,6 +98,10 @@ class ToolResult:
         return_direct: whether the tool's result may be the answer itself; stamped by the loop.
         source, trusted: where the tool lives, and whether its text is trusted.
         failure: class and kind of a failure, for audit and spans; None for a success.
+        metadata: what advisors say about the result, for example ``"attempts"`` and ``"cache"``; or None.
+
+    Raises:
+        TypeError: ``content`` is no text.
     """
 
     __slots__ = (
@@ -142,7 +146,7 @@ class ToolResult:
         if self._structured is not _KEEP:
             return self._structured
         value = self.artifact
-        if isinstance(value, PART_TYPES) or _is_parts(value):
+        if isinstance(value, PART_TYPES) or are_parts(value):
             return None
         if isinstance(value, dict | list) or hasattr(value, "model_dump") or hasattr(value, "__dataclass_fields__"):
             return from_json(json_text(value))
@@ -218,13 +222,9 @@ def _own_copy(value: Any, copied: dict[int, Any]) -> Any:
     return value
 
 
-def _is_parts(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and isinstance(value[0], PART_TYPES)
-        and all(isinstance(item, PART_TYPES) for item in value)
-    )
+def are_parts(value: Any) -> bool:
+    """Whether a value is a list of content parts, and not empty."""
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, PART_TYPES) for item in value)
 
 
 _new_result = ToolResult.__new__

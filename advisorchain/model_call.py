@@ -18,13 +18,33 @@ def model_name(model: Any) -> str:
     return str(getattr(model, "name", None) or getattr(model, "__name__", None) or type(model).__name__)
 
 
+def called_model(request: ChatRequest) -> ChatNext | None:
+    """The model that a request goes to: its own, else its client's; None outside a client's turn."""
+    if request.model is not None:
+        return request.model
+    chain = request.context.turn.chain
+    return None if chain is None else chain.model
+
+
 def requested_model(request: ChatRequest) -> str | None:
-    """The name of the model that a request goes to, as far as it says or its client's chain tells; else None."""
+    """The name of the model that a request goes to, its provider's name for it first; None outside a client's turn."""
     if request.options.model is not None:
         return request.options.model
-    chain = request.context.turn.chain
-    called = request.model or (chain.model if chain is not None else None)
-    return None if called is None else model_name(called)
+    model = called_model(request)
+    return None if model is None else model_name(model)
+
+
+def has_emitted(request: ChatRequest, withdrawn: int, emitted_round: int) -> bool:
+    """Whether a model call has emitted something that still stands, so that another one would have to withdraw it.
+
+    ``withdrawn`` and ``emitted_round`` are the turn's ``attempt`` and ``emitted_round`` from before the call: what
+    stood then is not its own, an outer advisor has asked before.
+    """
+    turn = request.context.turn
+    round = request.round or turn.round
+    if not request.streaming or turn.emitted_round < round:
+        return False
+    return emitted_round < round or turn.attempt != withdrawn
 
 
 class ModelCall:

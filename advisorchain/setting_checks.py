@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .errors import ConfigurationError
@@ -35,27 +35,38 @@ def check_function(what: str, value: Any, takes: str) -> None:
 
 
 def check_mapping(what: str, value: Any, example: str) -> None:
-    """Check that a setting is None or a mapping, as ``example`` is one.
+    """Check that a setting is None or a mapping by name, as ``example`` is one.
 
     Raises:
-        ConfigurationError: it is not.
+        ConfigurationError: it is not, or has a key that is no text: nothing would ever be looked up by it.
     """
-    if value is not None and not isinstance(value, Mapping):
-        raise ConfigurationError(f"{what} must be a mapping, for example {example}, not {value!r}.")
+    if value is not None and not (isinstance(value, Mapping) and all(isinstance(key, str) for key in value)):
+        raise ConfigurationError(f"{what} must be a mapping by name, for example {example}, not {value!r}.")
+
+
+def checked_names(what: str, value: Any, takes: str) -> tuple[str, ...]:
+    """The names that a setting lists; ``takes`` says what it takes. One text is no list: its letters are no names.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        names: tuple[Any, ...] = tuple(value)
+        if all(isinstance(name, str) and name for name in names):
+            return names
+    raise ConfigurationError(f"{what} must be {takes}, not {value!r}.")
 
 
 def check_template(what: str, value: Any, *known: str) -> None:
-    """Check that a setting is None or a text whose placeholders are among ``known``.
+    """Check that a setting is a text whose placeholders are among ``known``.
 
     Raises:
         ConfigurationError: it is not.
     """
-    if value is None:
-        return
     try:
         if not isinstance(value, str):
             raise ValueError(f"is {value!r}")
         value.format(**dict.fromkeys(known, "x"))
     except (LookupError, ValueError, AttributeError) as error:
-        names = ", ".join(f"{{{name}}}" for name in known)
-        raise ConfigurationError(f"{what} must be a text with no placeholders but {names} ({error}).") from None
+        but = f" but {', '.join(f'{{{name}}}' for name in known)}" if known else ""
+        raise ConfigurationError(f"{what} must be a text with no placeholders{but} ({error}).") from None

@@ -17,7 +17,7 @@ from ..chain import AdvisorChain
 from ..context import ContextKey, Turn
 from ..errors import AuditError, ConfigurationError, ToolArgumentsError, ToolTimeoutError, UnknownToolError
 from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
-from ..failures import ATTEMPTS, tool_failure
+from ..failures import ATTEMPTS, tool_failure, unwrapped
 from ..invocation import ToolInvocation, ToolResult
 from ..model_call import requested_model
 from ..order import Order
@@ -237,8 +237,7 @@ class AuditAdvisor(Advisor):
             record["error"] = _type_name(error)
         if response is not None:
             record["stop_reason"] = response.stop_reason
-            text = response.text
-            record["bytes"] = len(text) if text.isascii() else len(text.encode(errors="replace"))
+            record["bytes"] = _bytes(response.text)
             if response.direct_results:
                 record["direct"] = [result.call_id for result in response.direct_results]
             if response.metadata:
@@ -292,9 +291,9 @@ class AuditAdvisor(Advisor):
             if isinstance(attempts, int):
                 record["attempts"] = attempts
         else:
-            content, failure = result.content, result.failure
+            failure = result.failure
             record["outcome"] = "error" if result.is_error else "ok"
-            record["bytes"] = len(content) if content.isascii() else len(content.encode(errors="replace"))
+            record["bytes"] = _bytes(result.content)
             if result.parts:
                 record["parts"] = len(result.parts)
             if failure is not None:
@@ -338,6 +337,10 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
 def _outcome(error: BaseException | None) -> str:
     if error is None:
         return "ok"
@@ -348,9 +351,7 @@ def _outcome(error: BaseException | None) -> str:
 
 
 def _type_name(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return type(error).__name__
+    return type(unwrapped(error)).__name__
 
 
 def _take_metadata(record: AuditRecord, metadata: Any) -> None:

@@ -11,10 +11,11 @@ from pydantic import BaseModel
 
 from ..advisor import Advisor
 from ..async_callable import passes_on
-from ..errors import ConfigurationError, ToolArgumentsError
+from ..errors import ToolArgumentsError
 from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
 from ..invocation import ToolInvocation, ToolResult
 from ..order import Order
+from ..setting_checks import checked_names
 from ..tool_set import ToolSet
 from ..tools.augment import Augmentation, AugmentedTool, AugmentedTools, Consumer
 from ..tools.definition import Tool
@@ -110,7 +111,5 @@ def _selector(tools: Selection | None) -> Callable[[Tool], bool]:
         return lambda tool: True
     if callable(tools):
         return tools
-    names: frozenset[Any] = frozenset([None]) if isinstance(tools, str) else frozenset(tools)
-    if not all(isinstance(name, str) for name in names):
-        raise ConfigurationError(f"tools must be a list of names and tags, or a function of the tool, not {tools!r}.")
+    names = frozenset(checked_names("tools", tools, "a list of names and tags, or a function of the tool"))
     return lambda tool: tool.name in names or not names.isdisjoint(tool.tags)

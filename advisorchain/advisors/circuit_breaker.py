@@ -18,11 +18,11 @@ from ..errors import CircuitOpenError, ConfigurationError
 from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
 from ..failures import source_failed, tells_nothing, tool_failure
 from ..invocation import ToolInvocation, ToolResult
-from ..model_call import model_name
+from ..model_call import called_model, model_name
 from ..order import Order
 from ..setting_checks import check_function, check_template
 from ..shared_state import SharedState
-from ..state_access import Change, StateAccess, StateAwayError, check_forgetting
+from ..state_access import Change, StateAccess, StateAwayError, check_state
 from ..tools.execution import UnknownTool
 from ..waiting_room import WaitingRoom
 
@@ -113,7 +113,8 @@ class CircuitBreakerAdvisor(Advisor):
         check_function("source", source, "a tool")
         check_function("counts", counts, "an exception")
         check_function("clock", clock, "no arguments")
-        check_template("notice", notice, "titles")
+        if notice is not None:
+            check_template("notice", notice, "titles")
         self.models = models
         self.patience = patience
         self.notice = notice
@@ -127,11 +128,7 @@ class CircuitBreakerAdvisor(Advisor):
         self._clock = clock if clock is not None or state is None else time.time
         self._state: StateAccess | None = None
         if state is not None:
-            if not isinstance(state, SharedState):
-                raise ConfigurationError(
-                    f"state must have async load(key) and save(key, value, version), not {state!r}."
-                )
-            check_forgetting(state, max(reset_after, window[1] if window else 0), "this circuit breaker")
+            check_state(state, max(reset_after, window[1] if window else 0), "this circuit breaker")
             self._state = StateAccess(state, f"Advisor {self.name!r}", "keeps its circuits in this process")
         self._circuits: dict[str, Circuit] = {}  # with a shared state: as last seen
         self._calm: dict[str, _Calm] = {}  # sources that are known to work; none with a shared state
@@ -165,11 +162,9 @@ class CircuitBreakerAdvisor(Advisor):
             request = await self._without_open(request)
         if not self.models:
             return await call_next(request)
-        model: Any = request.model
         turn = request.context.turn
-        if model is None and turn.chain is not None:
-            model = turn.chain.model
-        source = model_name(model) if model is not None else "model"
+        model = called_model(request)
+        source = "model" if model is None else model_name(model)
         calm = self._calm.get(source)
         if calm is None:
             return await self._guarded(source, turn, partial(call_next, request))

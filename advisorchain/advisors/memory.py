@@ -175,10 +175,7 @@ class MemoryAdvisor(Advisor):
                 loading = self.store.load(conversation_id, branch=branch)
             else:
                 loading = self.window.load(self.store, conversation_id, branch)
-            if turn.observer is None:
-                loaded = await loading
-            else:
-                loaded = await turn.operation("search_memory", loading, target=type(self.store).__name__)
+            loaded = await turn.operation("search_memory", loading, target=type(self.store).__name__)
             again = self._turns.get(turn)
             if again is not None:  # a concurrent call_next of the same turn was faster: one snapshot for all
                 return await call_next(again.shown(request))
@@ -236,7 +233,7 @@ class MemoryAdvisor(Advisor):
         response = end.response
         if response is None:
             messages = self._failed(remembered, end) if self.keep_failed else ()
-        elif response.stop_reason == "suspended" or (response.message.tool_calls and response.tool_calls):
+        elif response.stop_reason == "suspended" or response.tool_calls:
             return None
         else:
             messages = response.new_messages if inside else (response.message,)

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from ..advisor import Advisor
 from ..errors import AdvisorChainError, ConfigurationError
 from ..exchange import ChatNext, ChatRequest, ChatResponse
-from ..failures import DEFAULT_FAILURES
-from ..model_call import model_name
+from ..failures import classify
+from ..model_call import has_emitted, model_name, requested_model
 from ..order import Order
 from ..setting_checks import check_function
 
@@ -68,25 +68,19 @@ class ModelFallbackAdvisor(Advisor):
     async def advise(self, request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
         """Ask the chain's model, then the others."""
         turn = request.context.turn
-        model = request.model
-        own: Any = model
-        if own is None and turn.chain is not None:
-            own = turn.chain.model
-        name = request.options.model or (model_name(own) if own is not None else "model")
-        round = request.round or turn.round
+        name = requested_model(request) or "model"
         others = iter(self.models)
         while True:
-            withdrawn, emitted = turn.attempt, request.streaming and turn.emitted_round >= round
+            withdrawn, emitted_round = turn.attempt, turn.emitted_round
             try:
                 response = await call_next(request)
                 break
             except Exception as error:
                 if isinstance(error, AdvisorChainError) and error.ends_turn:
                     raise
-                partial = request.streaming and turn.emitted_round >= round
-                if emitted and turn.attempt == withdrawn:  # emitted before, and not by this model
-                    partial = False
-                if (partial and self.on_partial == "raise") or not self.on(error):
+                if self.on_partial == "raise" and has_emitted(request, withdrawn, emitted_round):
+                    raise
+                if not self.on(error):
                     raise
                 other = next(others, None)
                 if other is None:
@@ -100,4 +94,4 @@ class ModelFallbackAdvisor(Advisor):
 
 
 def _transient(error: BaseException) -> bool:
-    return DEFAULT_FAILURES.classify(error) == "transient"
+    return classify(error) == "transient"

@@ -16,10 +16,10 @@ from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
 from ..invocation import ToolInvocation, ToolResult
 from ..model_call import requested_model
 from ..order import Order
-from ..setting_checks import check_function, check_number
+from ..setting_checks import check_function, check_number, checked_names
 from ..shared_state import SharedState
 from ..shield import run_shielded
-from ..state_access import Change, StateAccess, StateAwayError, check_forgetting
+from ..state_access import Change, StateAccess, StateAwayError, check_state
 
 logger = logging.getLogger("advisorchain")
 
@@ -28,12 +28,6 @@ FORGET_ABOVE = 10_000
 """From how many buckets on the full ones are looked for."""
 
 Scope = ContextKey[Any] | Callable[[Any], Hashable | None]
-
-
-async def _sleep(seconds: float) -> None:
-    import anyio
-
-    await anyio.sleep(seconds)
 
 
 class _Buckets(Protocol):
@@ -161,18 +155,17 @@ class RateLimitAdvisor(Advisor):
         order: int = Order.RATE_LIMIT,
         name: str | None = None,
     ) -> None:
-        if calls is None and tokens is None:
+        limits = {"tokens": tokens, "calls": calls}
+        self._limits = {unit: limit for unit, limit in limits.items() if limit is not None}
+        if not self._limits:
             raise ConfigurationError("A RateLimitAdvisor needs calls= or tokens=.")
-        for label, value in {"calls": calls, "tokens": tokens}.items():
-            if value is not None:
-                check_number(label, value, over=0)
+        for unit, limit in self._limits.items():
+            check_number(unit, limit, over=0)
         check_number("per (seconds)", per, over=0)
         if burst is not None:
             check_number("burst", burst, least=1)
         if max_wait != math.inf:
             check_number("max_wait (seconds)", max_wait)
-        if names is not None and not isinstance(names, Iterable):
-            raise ConfigurationError(f"names must be names of models, tools or sources, not {names!r}.")
         check_function("clock", clock, "no arguments")
         check_function("sleep", sleep, "seconds")
         if by not in ("model", "tool", "source"):
@@ -188,8 +181,11 @@ class RateLimitAdvisor(Advisor):
         self.scope = scope
         self.burst = burst
         self.max_wait = max_wait
-        self.names = None if names is None else frozenset([names] if isinstance(names, str) else names)
-        self._sleep = sleep or _sleep
+        self.names: frozenset[str] | None = None
+        if names is not None:
+            given = [names] if isinstance(names, str) else names
+            self.names = frozenset(checked_names("names", given, "a list of names of models, tools or sources"))
+        self._sleep = sleep
         self._average: dict[str, float] = {}
         self._without_usage: set[str] = set()
         self.order = order
@@ -199,20 +195,13 @@ class RateLimitAdvisor(Advisor):
         if state is None:
             self._buckets = _OwnBuckets(clock or time.monotonic)
             return
-        if not isinstance(state, SharedState):
-            raise ConfigurationError(f"state must have async load(key) and save(key, value, version), not {state!r}.")
-        full_after = max((self._capacity(unit) * per / limit for unit, limit in self._limits()), default=0.0)
-        check_forgetting(state, full_after + max_wait, "this rate limit")
+        full_after = max(self._capacity(unit) * per / limit for unit, limit in self._limits.items())
+        check_state(state, full_after + max_wait, "this rate limit")
         access = StateAccess(state, f"Advisor {self.name!r}", "limits the calls of this process for itself")
         self._buckets = _SharedBuckets(access, clock or time.time)
 
-    def _limits(self) -> list[tuple[str, float]]:
-        return [(unit, limit) for unit, limit in (("calls", self.calls), ("tokens", self.tokens)) if limit is not None]
-
     def _capacity(self, unit: str) -> float:
-        limit = self.calls if unit == "calls" else self.tokens
-        assert limit is not None
-        return self.burst if unit == "calls" and self.burst is not None else max(limit, 1.0)
+        return self.burst if unit == "calls" and self.burst is not None else max(self._limits[unit], 1.0)
 
     async def advise(self, request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
         """Wait for the model's limit, call, and count the tokens.
@@ -273,9 +262,7 @@ class RateLimitAdvisor(Advisor):
         return f"{self.name}|{by}|{limited}|{owner!r}"
 
     async def _take(self, key: str, unit: str, amount: float, max_wait: float) -> float:
-        limit = self.calls if unit == "calls" else self.tokens
-        assert limit is not None
-        rate, capacity = limit / self.per, self._capacity(unit)
+        rate, capacity = self._limits[unit] / self.per, self._capacity(unit)
         return await self._buckets.take(f"{key}|{unit}", amount, rate=rate, capacity=capacity, max_wait=max_wait)
 
     async def _pass(self, key: str, what: str, tokens: float) -> None:
@@ -283,16 +270,17 @@ class RateLimitAdvisor(Advisor):
         taken: list[tuple[str, float]] = []
         wait = 0.0
         try:
-            for unit, limit, amount in (("tokens", self.tokens, tokens), ("calls", self.calls, 1.0)):
-                if limit is None:
-                    continue
+            for unit, limit in self._limits.items():
+                amount = 1.0 if unit == "calls" else tokens
                 seconds = await self._take(key, unit, amount, self.max_wait)
                 if seconds > self.max_wait:
                     raise self._refused(what, unit, limit, seconds)
                 taken.append((unit, amount))
                 wait = max(wait, seconds)
             if wait > 0:
-                await self._sleep(wait)
+                import anyio
+
+                await (self._sleep or anyio.sleep)(wait)
         except BaseException:  # it never ran
             if any(amount for _, amount in taken):
                 await run_shielded(lambda: self._give_back(key, taken), 5.0)

@@ -23,6 +23,7 @@ from ..failures import (
     unwrapped,
 )
 from ..invocation import ToolInvocation, ToolResult
+from ..model_call import has_emitted
 from ..order import Order
 from ..setting_checks import check_function, check_mapping, check_number
 
@@ -214,10 +215,7 @@ class RetryAdvisor(Advisor):
         def repeatable(error: BaseException) -> bool:
             if not isinstance(error, Exception) or not self._may_help(error):
                 return False
-            if not request.streaming or self.on_partial == "restart" or turn.emitted_round < round:
-                return True
-            # Emitted before this attempt (an outer advisor calls again), and not withdrawn: not this attempt's.
-            return emitted_round >= round and turn.attempt == withdrawn
+            return self.on_partial == "restart" or not has_emitted(request, withdrawn, emitted_round)
 
         async def attempt(seconds: float | None) -> ChatResponse[Any]:
             nonlocal withdrawn, emitted_round

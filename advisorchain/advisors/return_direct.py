@@ -39,6 +39,9 @@ class ReturnDirectAdvisor(Advisor):
         combine: ``combine(results) -> str`` makes the text of several results; default: joined by an empty line.
         hint: mark direct tools for the model, with ``mark`` before the description and ``instruction`` in the system
             message.
+
+    Raises:
+        ConfigurationError: the policy is unknown.
     """
 
     order: int = Order.RETURN_DIRECT

@@ -16,7 +16,7 @@ from ..exchange import ToolNext
 from ..failures import tool_failure
 from ..invocation import ToolInvocation, ToolResult
 from ..order import Order
-from ..setting_checks import check_function, check_number
+from ..setting_checks import check_function, check_number, checked_names
 from ..tools.canonical import canonical_arguments
 from ..tools.definition import Tool
 
@@ -69,6 +69,10 @@ class ToolCacheAdvisor(Advisor):
         tools: which tools are cached: names and tags, or a function of the tool; a tool of an MCP server is named
             ``server/tool``. Default: those with ``read_only=True``, except ``repeatable`` ones.
         clock: monotonic seconds.
+
+    Raises:
+        ConfigurationError: a value is out of range, or a selection is none; in a call: the scope gives something that
+            cannot be hashed.
     """
 
     order: int = Order.TOOL_CACHE
@@ -201,10 +205,8 @@ def _selector(tools: Selection | None) -> Callable[[Tool], bool]:
         return lambda tool: tool.read_only is True and not tool.repeatable
     if callable(tools):
         return tools
-    given: Any = [tools] if isinstance(tools, str) else tools
-    names: frozenset[Any] = frozenset(given) if isinstance(given, Iterable) else frozenset([None])
-    if not all(isinstance(name, str) for name in names):
-        raise ConfigurationError(f"tools must be names and tags, or a function of the tool, not {tools!r}.")
+    given = [tools] if isinstance(tools, str) else tools
+    names = frozenset(checked_names("tools", given, "a list of names and tags, or a function of the tool"))
     return lambda tool: tool.policy_name in names or not names.isdisjoint(tool.tags)
 
 

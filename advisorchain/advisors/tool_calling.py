@@ -15,6 +15,7 @@ from ..exchange import ChatNext, ChatRequest, ChatResponse, Steering, StopReason
 from ..invocation import ToolResult
 from ..messages import AssistantMessage, Message, ToolMessage
 from ..order import Order
+from ..setting_checks import check_number
 from ..shield import run_shielded
 from ..stream import emit_text, start_round
 from ..tools.batch import CONCURRENCY, offered_tools, refusal_of, run_calls, with_unique_ids
@@ -86,6 +87,9 @@ class ToolCallingAdvisor(Advisor):
 
     Limits count per turn, however often an outer advisor re-enters the loop (only ``max_repeats`` starts anew then). A
     batch over a limit runs not at all.
+
+    Raises:
+        ConfigurationError: a value is out of range, or an outcome is unknown.
     """
 
     order: int = Order.TOOL_LOOP
@@ -112,10 +116,8 @@ class ToolCallingAdvisor(Advisor):
             rounds=max_rounds, calls=max_calls, calls_per_tool=max_calls_per_tool, repeats=max_repeats,
             seconds=max_seconds, tokens=max_tokens, on_limit=on_limit,
         )  # fmt: skip
-        if not isinstance(concurrency, int) or concurrency < 1:
-            raise ConfigurationError(f"concurrency must be at least 1 (is {concurrency!r}).")
-        if not isinstance(max_result_chars, int) or max_result_chars < 0:
-            raise ConfigurationError(f"max_result_chars must be at least 0 (is {max_result_chars!r}).")
+        check_number("concurrency", concurrency, least=1, whole=True)
+        check_number("max_result_chars", max_result_chars, whole=True)
         if error_detail not in ("type", "message"):
             raise ConfigurationError(f"error_detail must be 'type' or 'message', not {error_detail!r}.")
         self.concurrency = concurrency
@@ -329,9 +331,7 @@ class ToolCallingAdvisor(Advisor):
     ) -> ChatResponse[Any]:
         """The loop's response: an answer without open calls, the transcript, the turn's usage."""
         metadata = response.metadata
-        if (
-            response.message.tool_calls and response.tool_calls
-        ):  # they do not run, so the answer must not leave them open
+        if response.tool_calls:  # they do not run, so the answer must not leave them open
             metadata = {**metadata, "dropped_calls": response.tool_calls}
             kept = tuple(call for call in response.message.tool_calls if call.executed_by != "client")
             response = response.replace(message=response.message.model_copy(update={"tool_calls": kept}))

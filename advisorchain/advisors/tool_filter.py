@@ -17,6 +17,7 @@ from ..errors import ConfigurationError
 from ..exchange import ChatNext, ChatRequest, ChatResponse, ToolNext
 from ..invocation import ToolInvocation, ToolResult
 from ..order import Order
+from ..setting_checks import checked_names
 from ..tool_set import ToolSet
 from ..tools.definition import Tool
 from ..tools.execution import UnknownTool
@@ -141,14 +142,8 @@ class ToolFilterAdvisor(Advisor):
             return None
         if callable(choice):
             return self._asked(what, choice)
-        if isinstance(choice, str) or not isinstance(choice, Iterable):
-            names: list[Any] = [None]
-        else:
-            names = list(choice)
-        if not all(isinstance(name, str) and name for name in names):
-            raise ConfigurationError(
-                f"{what}= takes a list of names and tags, or a function of the tool and the request, not {choice!r}."
-            )
+        takes = "a list of names and tags, or a function of the tool and the request"
+        names = checked_names(what, choice, takes)
         plain = frozenset(name for name in names if "*" not in name)
         patterns = [name.replace("[", "[[]").replace("?", "[?]") for name in names if "*" in name]
 

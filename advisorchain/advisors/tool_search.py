@@ -18,7 +18,7 @@ from ..invocation import ToolResult
 from ..memory.store import MemoryStore
 from ..messages import Message, SystemMessage, with_paragraph
 from ..order import Order
-from ..setting_checks import check_number
+from ..setting_checks import check_number, checked_names
 from ..tool_index.catalogue import Catalogue, Catalogues, found_in, indexes_for
 from ..tool_index.discoveries import FOUND, Discoveries
 from ..tool_index.index import ToolIndex
@@ -111,7 +111,8 @@ class ToolSearchAdvisor(Advisor):
         check_number("max_kept", max_kept, least=1, whole=True)
         check_number("prefetch", prefetch, whole=True)
         check_number("max_indexes", max_indexes, least=1, whole=True)
-        self.always = _names(always)
+        takes = 'a list of tool names, for example ["get_time"]'
+        self.always = tuple(dict.fromkeys(checked_names("always", always, takes)))
         if not isinstance(scope, ContextKey) and scope not in ("turn", "conversation") and not callable(scope):
             raise ConfigurationError(
                 f"scope must be 'turn', 'conversation', a ContextKey or a function of the request, not {scope!r}."
@@ -257,7 +258,7 @@ class ToolSearchAdvisor(Advisor):
     def _end(self, turn: Turn, end: TurnEnd) -> None:
         search = self._turns.pop(turn)
         response = end.response
-        if response is not None and response.message.tool_calls and response.tool_calls:
+        if response is not None and response.tool_calls:
             self._left[turn.id] = search  # the caller runs the calls, and goes on with the turn
             self._left.move_to_end(turn.id)
             while len(self._left) > _KEPT_TURNS:
@@ -328,13 +329,6 @@ class ToolSearchAdvisor(Advisor):
         least = hits[0].score * self.min_share if hits else 0.0
         fitting = [hit.name for hit in hits[: query.limit] if hit.score >= least]
         return [tool for name in fitting if (tool := tools.get(name)) is not None]
-
-
-def _names(always: Any) -> tuple[str, ...]:
-    names: tuple[Any, ...] = tuple(always) if isinstance(always, Iterable) and not isinstance(always, str) else (None,)
-    if not all(isinstance(name, str) for name in names):
-        raise ConfigurationError(f'always takes a list of tool names, for example always=["get_time"], not {always!r}.')
-    return tuple(dict.fromkeys(names))
 
 
 def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:

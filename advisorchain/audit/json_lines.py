@@ -90,7 +90,6 @@ class JsonLinesSink:
         self.rotate_bytes = rotate_bytes
         self.lock_seconds = lock_seconds
         self._digest = Digest(key)
-        self._seal = self._digest.hash
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self._fd: int | None = None
@@ -186,7 +185,7 @@ class JsonLinesSink:
     def _append(self, body: bytes, before: bytes = b"") -> None:
         """Seal a record and write it, behind ``before``, with one write."""
         sealed = b'%s{"seq":%d,"prev":"%s",%s' % (before, self._seq + 1, self._hash.encode(), body[1:-1])
-        own = self._seal(sealed[len(before) :] if before else sealed)
+        own = self._digest(sealed[len(before) :] if before else sealed)
         line = b'%s,"hash":"%s"}\n' % (sealed, own.encode())
         try:
             written = os.write(self._fd, line)  # type: ignore[arg-type]
@@ -266,7 +265,8 @@ class JsonLinesSink:
     def _read(self, size: int) -> None:
         """Read the tail: where the chain stands, and what a crash has left behind it."""
         if size == 0:  # somebody has emptied it
-            return self._open(size)
+            self._open(size)
+            return
         line, rest = last_line(self._fd, size)  # type: ignore[arg-type]
         self._size = size
         if line is not None:

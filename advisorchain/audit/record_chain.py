@@ -78,19 +78,18 @@ class Digest:
         ConfigurationError: the variable is not set, or the key is shorter than 16 bytes.
     """
 
-    __slots__ = ("hash", "algorithm", "key_id")
+    __slots__ = ("_hash", "algorithm", "key_id")
 
     def __init__(self, key: str | bytes | None) -> None:
         secret = _key_bytes(key)
-        self.hash: Callable[[bytes], str] = _sha256 if secret is None else partial(_hmac, secret)
-        """The hash of the data, in 64 hexadecimal digits."""
+        self._hash: Callable[[bytes], str] = _sha256 if secret is None else partial(_hmac, secret)
         self.algorithm = "sha256" if secret is None else "hmac-sha256"
-        self.key_id = None if secret is None else self.hash(b"advisorchain audit key")[:16]
+        self.key_id = None if secret is None else self(b"advisorchain audit key")[:16]
         """Tells keys apart and gives nothing of them away."""
 
     def __call__(self, data: bytes) -> str:
         """The hash of the data, in 64 hexadecimal digits."""
-        return self.hash(data)
+        return self._hash(data)
 
 
 def _sha256(data: bytes) -> str:

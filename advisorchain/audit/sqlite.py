@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from pathlib import Path
 
 from ..database_file import create_for_owner, identity
 from ..errors import AuditError, ConfigurationError
+from ..setting_checks import check_number
 from .record_chain import Digest
 from .sink import AuditRecord, encode_record
 
@@ -24,7 +26,8 @@ CREATE INDEX IF NOT EXISTS audit_turn ON audit (turn);
 _COLUMNS = ("time", "kind", "turn", "conversation", "tool", "outcome")
 _INSERT = f"INSERT INTO audit ({', '.join(_COLUMNS)}, record) VALUES (?, ?, ?, ?, ?, ?, ?)"
 
-_left_to_parent: list[sqlite3.Connection | None] = []
+_sinks: weakref.WeakSet[SqliteSink] = weakref.WeakSet()
+_left_to_parent: list[sqlite3.Connection] = []
 """Connections that a fork has copied: a child must neither use nor close them."""
 
 
@@ -45,12 +48,13 @@ class SqliteSink:
         busy_seconds: how long a write waits for another process.
 
     Raises:
-        ConfigurationError: the file cannot be opened or is no SQLite database.
+        ConfigurationError: the file cannot be opened or is no SQLite database, or ``busy_seconds`` is out of range.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], *, key: str | bytes | None = None, busy_seconds: float = 5.0
     ) -> None:
+        check_number("busy_seconds", busy_seconds)
         # Absolute, because the program may change its directory later.
         self.path = Path(path) if os.fspath(path) == ":memory:" else Path(path).absolute()
         self.busy_seconds = busy_seconds
@@ -58,7 +62,7 @@ class SqliteSink:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
-        self._pid = os.getpid()
+        _sinks.add(self)
         try:
             self._connected()
         except sqlite3.Error as exc:
@@ -85,9 +89,9 @@ class SqliteSink:
     def close(self) -> None:
         """Close the file. A later write opens it again."""
         with self._lock:
-            if self._connection is not None and self._pid == os.getpid():
+            if self._connection is not None:
                 self._connection.close()
-            self._connection = None
+                self._connection = None
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is not None and self._file != identity(self.path):
@@ -109,9 +113,6 @@ class SqliteSink:
 
     def _insert(self, record: AuditRecord, durable: bool) -> None:
         values = (*(_column(record.get(column)) for column in _COLUMNS), encode_record(record).decode())
-        if self._pid != os.getpid():
-            _left_to_parent.append(self._connection)
-            self._connection, self._lock, self._pid = None, threading.Lock(), os.getpid()
         try:
             with self._lock:
                 connection = self._connected()
@@ -120,10 +121,25 @@ class SqliteSink:
         except (sqlite3.Error, OSError) as exc:
             raise AuditError(f"Cannot write to the audit database {self.path}: {exc}.") from exc
 
+    def _after_fork(self) -> None:
+        if self._connection is not None:
+            _left_to_parent.append(self._connection)
+            self._connection = None
+        self._lock = threading.Lock()
+
     def __del__(self) -> None:
         connection = self.__dict__.get("_connection")
-        if connection is not None and self._pid == os.getpid():
+        if connection is not None:
             connection.close()
 
     def __repr__(self) -> str:
         return f"SqliteSink({str(self.path)!r})"
+
+
+def _renew_after_fork() -> None:
+    for sink in list(_sinks):
+        sink._after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_renew_after_fork)

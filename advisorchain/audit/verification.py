@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -147,26 +148,20 @@ def _expected(expect: str | None) -> tuple[int, str] | None:
     return int(match[1]), match[2]
 
 
-class _opened:
+@contextmanager
+def _opened(path: Path) -> Generator[tuple[BinaryIO, int]]:
     """The file and its size, taken while no writer is in the middle of a record."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> tuple[BinaryIO, int]:
-        try:
-            self._stream = self.path.open("rb")
-        except OSError as exc:
-            raise AuditError(f"Cannot read the audit file {self.path}: {exc.strerror or exc}.") from exc
+    try:
+        stream = path.open("rb")
+    except OSError as exc:
+        raise AuditError(f"Cannot read the audit file {path}: {exc.strerror or exc}.") from exc
+    with stream:
         if fcntl is not None:
-            fcntl.flock(self._stream, fcntl.LOCK_SH)
-        size = os.fstat(self._stream.fileno()).st_size
+            fcntl.flock(stream, fcntl.LOCK_SH)
+        size = os.fstat(stream.fileno()).st_size
         if fcntl is not None:
-            fcntl.flock(self._stream, fcntl.LOCK_UN)
-        return self._stream, size
-
-    def __exit__(self, *exc: object) -> None:
-        self._stream.close()
+            fcntl.flock(stream, fcntl.LOCK_UN)
+        yield stream, size
 
 
 def _lines(stream: BinaryIO, size: int) -> Iterator[bytes]:

@@ -33,10 +33,7 @@ class InMemoryStore:
     ) -> History:
         """See `MemoryStore.load`."""
         check_bounds(last_turns, last_messages)
-        branches = self._conversations.get(conversation_id)
-        turns = None if branches is None else branches.get(branch)
-        if turns is None:
-            turns = {}
+        turns = self._conversations.get(conversation_id, {}).get(branch, {})
         latest = reversed(turns.values())
         if before is not None:
             for turn in latest:

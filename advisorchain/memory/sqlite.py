@@ -21,6 +21,7 @@ from anyio.lowlevel import RunVar
 from ..database_file import create_for_owner, identity
 from ..errors import ConfigurationError, MemoryStoreError
 from ..messages import Message, dump_messages, load_messages
+from ..setting_checks import check_number
 from .sqlite_failures import explained, is_locked
 from .sqlite_schema import prepare
 from .store import History, StoredTurn, check_bounds, message_key
@@ -54,8 +55,7 @@ class SqliteStore:
             raise ConfigurationError(f"SqliteStore(path) takes the path of a file, not {path!r}.")
         if os.fspath(path) == ":memory:":
             raise ConfigurationError("SqliteStore needs a file; for conversations in memory use InMemoryStore().")
-        if not isinstance(busy_timeout, int | float) or busy_timeout < 0:
-            raise ConfigurationError(f"busy_timeout must be seconds of at least 0, not {busy_timeout!r}.")
+        check_number("busy_timeout (seconds)", busy_timeout)
         self.path = Path(path).absolute()  # a program that changes its directory keeps its file
         self.busy_timeout = busy_timeout
         self._lock = threading.Lock()

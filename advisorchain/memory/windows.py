@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from ..errors import ConfigurationError
 from ..messages import AssistantMessage, Message, ReasoningPart, TextPart, ToolMessage
+from ..setting_checks import check_number
 from .store import History, MemoryStore
 
 MEDIA_TOKENS = 1000
@@ -38,7 +39,7 @@ class LastTurns:
     turns: int
 
     def __post_init__(self) -> None:
-        _check("LastTurns", self.turns)
+        check_number("LastTurns: turns", self.turns, least=1, whole=True)
 
     async def load(self, store: MemoryStore, conversation_id: str, branch: str) -> History:
         """See `Window.load`."""
@@ -52,7 +53,7 @@ class LastMessages:
     messages: int
 
     def __post_init__(self) -> None:
-        _check("LastMessages", self.messages)
+        check_number("LastMessages: messages", self.messages, least=1, whole=True)
 
     async def load(self, store: MemoryStore, conversation_id: str, branch: str) -> History:
         """See `Window.load`."""
@@ -94,7 +95,7 @@ class TokenWindow:
     counter: TokenCounter = estimated_tokens
 
     def __post_init__(self) -> None:
-        _check("TokenWindow", self.tokens)
+        check_number("TokenWindow: tokens", self.tokens, least=1, whole=True)
         if not callable(self.counter):
             raise ConfigurationError(f"TokenWindow(counter=...) takes a function of a message, not {self.counter!r}.")
 
@@ -116,8 +117,3 @@ class TokenWindow:
             if start or len(found.turns) < looked_at:
                 return History(found.turns[start:]) if start else found
             looked_at *= 2
-
-
-def _check(name: str, number: Any) -> None:
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise ConfigurationError(f"{name} takes an int of at least 1, not {number!r}.")

@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextvars import Token
-from inspect import iscoroutinefunction
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -22,6 +21,7 @@ from opentelemetry import metrics, propagate, trace
 from opentelemetry.metrics import _internal
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
+from ..async_callable import is_async
 from ..errors import ConfigurationError
 from ..setting_checks import check_function, check_number
 from ..version import __version__
@@ -97,7 +97,7 @@ class Telemetry:
             raise ConfigurationError(f"advisor_spans must be one of {get_args(AdvisorSpans)}, not {advisor_spans!r}.")
         check_number("max_content_bytes", max_content_bytes, least=256, whole=True)
         check_function("redact", redact, "an attribute's name and its value")
-        if iscoroutinefunction(redact) or iscoroutinefunction(getattr(type(redact), "__call__", None)):  # noqa: B004
+        if is_async(redact):
             raise ConfigurationError("redact must not be async: spans end where nothing can be awaited.")
         for what, provider, method in (
             ("tracer_provider", tracer_provider, "get_tracer"),

@@ -69,8 +69,8 @@ async def run_calls(
     calls: Sequence[ToolCall],
     tools: Sequence[Tool],
     *,
-    concurrency: int = CONCURRENCY,
-    error_detail: ErrorDetail = "type",
+    concurrency: int,
+    error_detail: ErrorDetail,
 ) -> list[ToolResult]:
     """Run a batch through the request's tool chain: one result per call, in call order.
 
@@ -80,8 +80,6 @@ async def run_calls(
     Raises:
         AdvisorChainError: one whose ``ends_turn`` is true; the other calls are cancelled.
     """
-    if len(calls) == 1:
-        return [await run_call(request, calls[0], tools[0], error_detail)]
     results: list[Any] = [None] * len(calls)
     start = 0
     while start < len(calls):

@@ -96,6 +96,7 @@ class Tool:
         result_converter: turns the returned value into text (or anything that a tool may return).
         max_result_chars: how much of the text the model reads; None: the loop's limit.
         source, trusted: where the tool lives, and whether its text is trusted.
+        origin: where it was made, for error texts and ``explain()``.
         type: ``"function"``.
     """
 

@@ -11,6 +11,7 @@ from typing import Any, overload
 from pydantic import BaseModel
 
 from ..advisor import derived_name
+from ..async_callable import is_async
 from ..errors import ConfigurationError
 from ..invocation import ToolInvocation
 from .definition import Tool, ToolContext
@@ -48,7 +49,7 @@ class FunctionTool(Tool):
             _self=None,
             takes_self=binds_class or signature.takes_self,
             binds_class=binds_class,
-            _is_async=_is_async(fn),
+            _is_async=is_async(fn),
             _context=signature.context,
             _arguments=signature.arguments(name, doc.parameters),
         )
@@ -121,11 +122,34 @@ class FunctionTool(Tool):
     _arguments: ModelArguments
 
 
-class ModelTool(Tool):
+class _HandlerTool(Tool):
+    """A tool with a handler, which gets the arguments as one value."""
+
+    _handler: Callable[[Any], Any]
+
+    @property
+    def target(self) -> Any:
+        """The handler."""
+        return self._handler
+
+    @property
+    def reads_context(self) -> bool:
+        """False: the handler sees the arguments only."""
+        return False
+
+    async def handle(self, arguments: Any, context: ToolContext) -> Any:
+        """Call the handler with the arguments; a sync one in a thread."""
+        handler = self._handler
+        if is_async(handler):
+            return await handler(arguments)
+        value = await run_in_thread(self.name, lambda: handler(arguments))
+        return await value if inspect.isawaitable(value) else value
+
+
+class ModelTool(_HandlerTool):
     """A tool whose arguments are a pydantic model; see `Tool.from_model`."""
 
     _arguments: ModelArguments
-    _handler: Callable[..., Any]
 
     def __init__(self, model: type[BaseModel], handler: Callable[..., Any], settings: Mapping[str, Any]) -> None:
         arguments = ModelArguments(model)
@@ -143,25 +167,9 @@ class ModelTool(Tool):
         """The arguments as an instance of the model."""
         return self._arguments.instance(self.name, arguments)
 
-    @property
-    def target(self) -> Any:
-        """The handler."""
-        return self._handler
 
-    @property
-    def reads_context(self) -> bool:
-        """False: the handler sees the arguments only."""
-        return False
-
-    async def handle(self, arguments: Any, context: ToolContext) -> Any:
-        """Call the handler with the model instance; a sync one in a thread."""
-        return await _call_handler(self.name, self._handler, arguments)
-
-
-class SchemaTool(Tool):
+class SchemaTool(_HandlerTool):
     """A tool from a JSON schema; see `Tool.from_schema`."""
-
-    _handler: Callable[..., Any]
 
     def __init__(
         self,
@@ -180,31 +188,6 @@ class SchemaTool(Tool):
             _handler=handler,
         )
         super().__init__(**settings)
-
-    @property
-    def target(self) -> Any:
-        """The handler."""
-        return self._handler
-
-    @property
-    def reads_context(self) -> bool:
-        """False: the handler sees the arguments only."""
-        return False
-
-    async def handle(self, arguments: dict[str, Any], context: ToolContext) -> Any:
-        """Call the handler with the arguments; a sync one in a thread."""
-        return await _call_handler(self.name, self._handler, arguments)
-
-
-def _is_async(fn: Any) -> bool:
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004
-
-
-async def _call_handler(name: str, handler: Callable[..., Any], argument: Any) -> Any:
-    if _is_async(handler):
-        return await handler(argument)
-    value = await run_in_thread(name, lambda: handler(argument))
-    return await value if inspect.isawaitable(value) else value
 
 
 @overload

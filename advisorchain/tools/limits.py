@@ -123,8 +123,10 @@ class LoopLimits:
         ):  # fmt: skip
             if value is not None and (not isinstance(value, int | float) or value <= 0):
                 raise ConfigurationError(f"{name} must be over 0, or None for no limit (is {value!r}).")
-        per_tool = calls_per_tool.values() if isinstance(calls_per_tool, Mapping) else (calls_per_tool,)
-        for value in per_tool:
+        per_tool = calls_per_tool if isinstance(calls_per_tool, Mapping) else {"any tool": calls_per_tool}
+        for name, value in per_tool.items():
+            if not isinstance(name, str):
+                raise ConfigurationError(f"max_calls_per_tool goes by the names of tools, not by {name!r}.")
             if value is not None and (not isinstance(value, int) or value < 0):
                 raise ConfigurationError(f"max_calls_per_tool must be an int of at least 0 (is {value!r}).")
         self.rounds = rounds

@@ -116,7 +116,7 @@ def tools_of(obj: Any) -> list[Tool]:
     owner = obj if isinstance(obj, type) else type(obj)
     for base in reversed(owner.__mro__):
         for name, value in vars(base).items():
-            inner = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+            inner = _inner(value)
             if isinstance(inner, FunctionTool):
                 target = owner if isinstance(value, classmethod) or inner.binds_class else obj
                 found[name] = inner.bind(target) if inner.takes_self else inner
@@ -207,7 +207,7 @@ def _static_tools(item: Any) -> Iterable[Tool]:
         return (Tool.from_function(item),)
     if isinstance(item, list | tuple):
         return [tool for inner in item for tool in _static_tools(inner)]
-    if any(isinstance(value, FunctionTool) for base in type(item).__mro__ for value in _unwrapped(vars(base).values())):
+    if any(isinstance(_inner(value), FunctionTool) for base in type(item).__mro__ for value in vars(base).values()):
         return tools_of(item)
     if callable(item):
         return (Tool.from_function(item),)
@@ -217,6 +217,5 @@ def _static_tools(item: Any) -> Iterable[Tool]:
     )
 
 
-def _unwrapped(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        yield value.__func__ if isinstance(value, classmethod | staticmethod) else value
+def _inner(value: Any) -> Any:
+    return value.__func__ if isinstance(value, classmethod | staticmethod) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from ..invocation import PART_TYPES, ToolResult
+from ..invocation import PART_TYPES, ToolResult, are_parts
 from ..messages import FilePart, TextPart
 from ..plain_json import binary_note, json_text, writable
 
@@ -39,7 +39,7 @@ def convert_result(value: Any) -> ToolResult:
             return ToolResult(binary_note(data), parts=(FilePart(data=data[:MAX_RESULT_BYTES]),), artifact=value)
     if isinstance(value, PART_TYPES):
         return _from_parts((value,), value)
-    if isinstance(value, list | tuple) and value and all(isinstance(item, PART_TYPES) for item in value):
+    if are_parts(value):
         return _from_parts(tuple(value), value)
     if isinstance(value, str):  # a str subclass, for example a StrEnum
         return ToolResult(bounded(str.__str__(value)), artifact=value)

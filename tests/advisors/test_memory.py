@@ -843,9 +843,9 @@ class Lossy(InMemoryStore):
         (lambda: MemoryAdvisor(InMemoryStore(), window=LastTurns), "takes a window"),  # type: ignore[arg-type]
         (lambda: MemoryAdvisor(InMemoryStore(), history="merge"), "'error' or 'replace'"),  # type: ignore[arg-type]
         (lambda: MemoryAdvisor(Lossy(), order=INSIDE, name="mine"), "'mine' .*inside the tool loop.*Lossy"),
-        (lambda: LastTurns(0), "LastTurns takes an int of at least 1"),
-        (lambda: LastMessages(True), "LastMessages takes"),
-        (lambda: TokenWindow(1.5), "TokenWindow takes"),  # type: ignore[arg-type]
+        (lambda: LastTurns(0), "LastTurns: turns must be an int of at least 1"),
+        (lambda: LastMessages(True), "LastMessages: messages must be"),
+        (lambda: TokenWindow(1.5), "TokenWindow: tokens must be"),  # type: ignore[arg-type]
         (lambda: TokenWindow(5, "o200k"), "counter"),  # type: ignore[arg-type]
     ],
 )

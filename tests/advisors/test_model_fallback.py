@@ -9,13 +9,16 @@ import pytest
 from advisorchain import (
     BudgetExceededError,
     ChatClient,
+    ChatNext,
     ChatRequest,
+    ChatResponse,
     ConfigurationError,
     ModelError,
     Restarted,
     TextDelta,
     ToolCall,
     TurnAbortedError,
+    chat_advisor,
     tool,
 )
 from advisorchain.advisors import (
@@ -25,6 +28,7 @@ from advisorchain.advisors import (
     ModelPrice,
     RetryAdvisor,
 )
+from advisorchain.model_call import requested_model
 from advisorchain.testing import ScriptedModel
 
 BUSY = ModelError("overloaded", transient=True)
@@ -54,6 +58,23 @@ async def test_the_next_model_answers(run: Any) -> None:
     response = await run(ChatClient(first, advisors=[ModelFallbackAdvisor([second, third])]), "Hi")
     assert (response.text, response.metadata["model"]) == ("hello", "third")
     assert second.requests[0].messages == first.requests[0].messages
+
+
+async def test_a_model_that_is_empty_is_a_model_all_the_same(run: Any) -> None:
+    class Replies(ScriptedModel):
+        def __len__(self) -> int:
+            return 0
+
+    asked: list[str | None] = []
+
+    @chat_advisor(order=999)
+    async def ask(request: ChatRequest, call_next: ChatNext) -> ChatResponse[Any]:
+        asked.append(requested_model(request))
+        return await call_next(request)
+
+    first, second = ScriptedModel([BUSY], name="first"), Replies(["hello"], name="second")
+    await run(ChatClient(first, advisors=[ModelFallbackAdvisor([second]), ask]), "Hi")
+    assert asked == ["first", "second"], "budgets and limits go by this name"
 
 
 async def test_when_all_fail_the_last_error_is_raised(run: Any) -> None:

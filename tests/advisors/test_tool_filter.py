@@ -281,10 +281,10 @@ async def test_a_function_that_does_not_say_true_or_false(run: Any) -> None:
     ("settings", "text"),
     [
         ({}, "A tool filter needs allow= or deny="),
-        ({"allow": "read"}, "allow= takes a list of names and tags"),
-        ({"deny": [READ]}, "deny= takes a list of names and tags"),
-        ({"deny": [""]}, "deny= takes a list of names and tags"),
-        ({"deny": 7}, "deny= takes a list of names and tags"),
+        ({"allow": "read"}, "allow must be a list of names and tags"),
+        ({"deny": [READ]}, "deny must be a list of names and tags"),
+        ({"deny": [""]}, "deny must be a list of names and tags"),
+        ({"deny": 7}, "deny must be a list of names and tags"),
     ],
 )
 def test_settings_that_are_wrong(settings: dict[str, Any], text: str) -> None:

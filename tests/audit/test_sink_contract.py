@@ -16,7 +16,7 @@ from typing import Any
 import anyio.lowlevel
 import pytest
 
-from advisorchain import AuditError
+from advisorchain import AuditError, ConfigurationError
 from advisorchain.audit import AuditRecord, JsonLinesSink, LoggingSink, SqliteSink, records, verify
 from advisorchain.audit.sink import encode_record
 from advisorchain.testing import check_audit_sink
@@ -264,4 +264,31 @@ async def test_a_database_whose_directory_goes_away(tmp_path: Path) -> None:
     directory.touch()
     with pytest.raises(AuditError, match=r"audit\.db.*Not a directory"):
         await sink.write({"kind": "turn"})
+    sink.close()
+
+
+def test_settings_of_the_database(tmp_path: Path) -> None:
+    for seconds in (-1, "5", float("inf")):
+        with pytest.raises(ConfigurationError, match="busy_seconds must be a number"):
+            SqliteSink(tmp_path / "audit.db", busy_seconds=seconds)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_has_a_connection_of_its_own(tmp_path: Path) -> None:
+    sink = SqliteSink(tmp_path / "audit.db")
+    sink._insert({"kind": "before"}, False)
+    parents = sink._connection
+    child = os.fork()
+    if child == 0:
+        try:
+            sink._insert({"kind": "child"}, False)
+            sink.close()
+            os._exit(0 if parents is not None and parents is not sink._connection else 1)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    sink._insert({"kind": "after"}, False)
+    assert sink._connection is parents is not None
+    assert [kind for (kind,) in parents.execute("SELECT kind FROM audit ORDER BY seq")] == ["before", "child", "after"]
     sink.close()

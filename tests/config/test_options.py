@@ -217,7 +217,10 @@ async def test_a_tool_index_is_made_anew_for_each_catalogue(load: Any) -> None:
             "advisors[0].store: 'sqlite' needs the option path: a text or a path.",
         ),
         ('use = "memory"\nstore = "in_memory"\nwindow = {use = "last"}', "advisors[0].window: 'last': here goes"),
-        ('use = "memory"\nstore = "in_memory"\nwindow = {use = "last_turns", turns = 0}', "LastTurns takes an int"),
+        (
+            'use = "memory"\nstore = "in_memory"\nwindow = {use = "last_turns", turns = 0}',
+            "LastTurns: turns must be",
+        ),
         ('use = "circuit_breaker"\nwindow = [5]', "advisors[0].window: must be a list of 2 values."),
         ('use = "circuit_breaker"\nwindow = [5, "x"]', "advisors[0].window[1]: must be a number."),
         ('use = "model_fallback"\nmodels = "keyword"', "advisors[0].models: must be a list."),

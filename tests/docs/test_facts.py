@@ -121,3 +121,10 @@ def test_the_changelog_names_what_there_is() -> None:
         "VectorIndex",
     }
     assert named - public == plugins
+
+
+def test_the_files_to_read_are_there() -> None:
+    page = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8").split("## Where to read it")[1]
+    files = re.findall(r"`([\w/]+(?:\.py|/))`", page)
+    assert len(files) > 15
+    assert [file for file in files if not (ROOT / file).exists() and not (ROOT / "advisorchain" / file).exists()] == []

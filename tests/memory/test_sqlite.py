@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import sqlite3
@@ -53,8 +54,9 @@ def test_arguments(path: Path) -> None:
     for wrong in ("", None, 7):
         with pytest.raises(ConfigurationError, match="path of a file"):
             SqliteStore(wrong)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="busy_timeout"):
-        SqliteStore(path, busy_timeout=-1)
+    for seconds in (-1, "2", math.inf, math.nan):
+        with pytest.raises(ConfigurationError, match="busy_timeout"):
+            SqliteStore(path, busy_timeout=seconds)  # type: ignore[arg-type]
     assert not path.exists(), "nothing is made before it is used"
     assert repr(SqliteStore(path)) == f"SqliteStore({str(path)!r})"
 
