@@ -112,4 +112,4 @@ def _selector(tools: Selection | None) -> Callable[[Tool], bool]:
     if callable(tools):
         return tools
     names = frozenset(checked_names("tools", tools, "a list of names and tags, or a function of the tool"))
-    return lambda tool: tool.name in names or not names.isdisjoint(tool.tags)
+    return lambda tool: tool.policy_name in names or not names.isdisjoint(tool.tags)

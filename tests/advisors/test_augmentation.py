@@ -233,6 +233,22 @@ async def test_names_that_are_taken(run: Any) -> None:
         await run(client_of(["Done."], AugmentationAdvisor(City)), "Go")
 
 
+async def test_a_bare_name_is_not_that_of_a_tool_from_elsewhere(run: Any) -> None:
+    class Far(Tool):
+        async def handle(self, arguments: Any, context: Any) -> str:
+            return "looked"
+
+        @property
+        def policy_name(self) -> str:
+            return f"far/{self.name}"
+
+    tools = [ECHO, Far(name="look", description="Look."), Far(name="direct", description="Another one.")]
+    client = client_of(["Done."], AugmentationAdvisor(Thought, tools=["echo", "direct", "far/look"]), tools=tools)
+    await run(client, "Go")
+    (request,) = client.model.requests  # type: ignore[attr-defined]
+    assert [tool.name for tool in request.tools if "thought" in tool.input_schema["properties"]] == ["echo", "look"]
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
