@@ -11,6 +11,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+import anyio
 import httpx2
 
 from ..errors import ConfigurationError
@@ -75,12 +76,14 @@ async def _given_headers(server: McpServer) -> httpx2.Headers:
 class _RenewedHeaders(httpx2.Auth):
     """Asks for the headers anew when the server answers 401, and makes the request once more if they have changed.
 
-    A connection may live for days, and a token for an hour. What is answered with 401 was not carried out.
+    A connection may live for days, and a token for an hour. What is answered with 401 was not carried out. Of many
+    requests whose token has expired one asks.
     """
 
     def __init__(self, server: McpServer, given: httpx2.Headers) -> None:
         self._server = server
         self._given = self._newest = given
+        self._asking = anyio.Lock()
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         # What a request has otherwise than given belongs to the protocol, and stays.
@@ -88,14 +91,20 @@ class _RenewedHeaders(httpx2.Auth):
         self._renew(request, kept)
         response = yield request
         if response.status_code == 401:
-            try:
-                self._newest = await _given_headers(self._server)
-            except Exception as error:  # passed on, it would end the connection for all other calls too
-                logger.warning("MCP server %r: headers= failed: %s", self._server.name, type(error).__name__)
-                logger.debug("headers= failed", exc_info=error)
-                return
-            if self._renew(request, kept):
+            async with self._asking:
+                renewed = self._renew(request, kept)  # another one has asked meanwhile
+                if not renewed:
+                    await self._ask()
+                    renewed = self._renew(request, kept)
+            if renewed:
                 yield request
+
+    async def _ask(self) -> None:
+        try:
+            self._newest = await _given_headers(self._server)
+        except Exception as error:  # passed on, it would end the connection for all other calls too
+            logger.warning("MCP server %r: headers= failed: %s", self._server.name, type(error).__name__)
+            logger.debug("headers= failed", exc_info=error)
 
     def _renew(self, request: httpx2.Request, kept: set[str]) -> bool:
         """Give a request the newest headers; whether it had others."""

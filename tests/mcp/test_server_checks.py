@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp_client import raw
+from mcp_client import raw, result_of
 from mcp_http import LegacyMcp, serving
 
 from advisorchain import ChatClient, ConfigurationError, ToolCall, ToolMessage
@@ -143,10 +143,11 @@ class Tokens:
         self.server = LegacyMcp([{"name": "count", "inputSchema": {"type": "object"}}])
         self.valid = "t1"
         self.asked = 0
+        self.seconds = 0.0
 
     async def headers(self) -> dict[str, str]:
-        await anyio.lowlevel.checkpoint()
         self.asked += 1
+        await anyio.sleep(self.seconds)
         return {"Authorization": f"Bearer {self.valid}"}
 
     def __call__(self, method: str, path: str, headers: dict[str, str], message: Any) -> Any:
@@ -167,6 +168,19 @@ async def test_a_token_that_has_expired_is_asked_for_anew_and_no_call_is_lost(ca
                 assert (await call(tools, "count")).content == "done"
                 assert tokens.asked == number
     assert tokens.server.calls == 5
+
+
+async def test_many_calls_whose_token_has_expired_ask_once(call: Any) -> None:
+    tokens = Tokens()
+    with serving(tokens) as http:
+        async with McpTools([McpServer.http(http.url + "/mcp", headers=tokens.headers, era="legacy")]) as tools:
+            assert (await call(tools, "count")).content == "done"
+            tokens.valid, tokens.seconds = "t2", 0.3
+            async with anyio.create_task_group() as group:
+                for _ in range(10):
+                    group.start_soon(result_of, tools, "count")
+    assert tokens.server.calls == 11
+    assert tokens.asked == 2
 
 
 async def test_a_token_that_is_renewed_changes_no_header_of_the_protocol(call: Any) -> None:
