@@ -16,9 +16,12 @@ from advisorchain import (
     ConfigurationError,
     ContextKey,
     ImagePart,
+    Order,
     Tool,
     ToolCall,
     ToolContext,
+    ToolInvocation,
+    ToolNext,
     ToolResult,
     TurnAbortedError,
     tool,
@@ -234,8 +237,11 @@ async def test_a_cached_direct_result_is_returned_direct(run: Any) -> None:
     assert shop.runs == ["picture"]
 
 
-def counting(outcomes: list[Any], seconds: float = 0.05) -> tuple[Tool, list[int]]:
-    """A tool that takes a moment, and then returns or raises the next outcome; and how many runs it had."""
+def counting(outcomes: list[Any], callers: int = 1) -> tuple[Tool, list[int]]:
+    """A tool that takes a moment, and then returns or raises the next outcome; and how many runs it had.
+
+    The first run ends when there are so many ``callers``.
+    """
     runs: list[int] = []
 
     @tool(read_only=True, timeout=None)
@@ -243,7 +249,9 @@ def counting(outcomes: list[Any], seconds: float = 0.05) -> tuple[Tool, list[int
         """Work."""
         runs.append(len(runs))
         outcome = outcomes[min(len(runs), len(outcomes)) - 1]
-        await anyio.sleep(seconds)
+        while len(runs) == 1 and len(CAME) < callers:  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+        await anyio.sleep(0.05)
         if isinstance(outcome, Exception):
             raise outcome
         if outcome is None:
@@ -253,10 +261,21 @@ def counting(outcomes: list[Any], seconds: float = 0.05) -> tuple[Tool, list[int
     return work, runs
 
 
+CAME: list[str] = []
+"""The calls that have come to the cache."""
+
+
+@tool_advisor(order=Order.TOOL_CACHE - 1)
+async def note(invocation: ToolInvocation, call_next: ToolNext) -> ToolResult:
+    CAME.append(invocation.call.id)
+    return await call_next(invocation)
+
+
 async def many(
     run: Any, made: Tool, cache: ToolCacheAdvisor, count: int, cancel_first: float | None = None
 ) -> list[str]:
     answers: list[str] = []
+    CAME.clear()
 
     async def one(scope: anyio.CancelScope) -> None:
         def answer(request: Any) -> str:
@@ -265,7 +284,7 @@ async def many(
         model = ScriptedModel([[call("work")], answer])
         with scope:
             own_run = type(run)(run.mode)
-            answers.append((await own_run(ChatClient(model, tools=[made], advisors=[cache]), "go")).text)
+            answers.append((await own_run(ChatClient(model, tools=[made], advisors=[note, cache]), "go")).text)
 
     first = anyio.CancelScope()
     async with anyio.create_task_group() as group:
@@ -295,7 +314,7 @@ async def test_when_the_one_who_runs_is_cancelled_another_takes_over(run: Any) -
 
 
 async def test_a_shared_error_is_shared_and_forgotten(run: Any) -> None:
-    made, runs = counting([ValueError("no"), "fine"], seconds=0.5)  # time for all to come, on a busy machine too
+    made, runs = counting([ValueError("no"), "fine"], callers=20)
     cache = ToolCacheAdvisor()
     answers = await many(run, made, cache, 20)
     assert len(answers) == 20
@@ -307,14 +326,17 @@ async def test_a_shared_error_is_shared_and_forgotten(run: Any) -> None:
 @pytest.mark.parametrize("grouped", [False, True])
 async def test_what_ends_the_turn_of_the_first_ends_no_other(run: Any, grouped: bool) -> None:
     error: Exception = TurnAbortedError("the first one's budget")
-    made, runs = counting([ExceptionGroup("group", [error]) if grouped else error, "fine"], seconds=0.3)
+    made, runs = counting([ExceptionGroup("group", [error]) if grouped else error, "fine"], callers=3)
     cache = ToolCacheAdvisor()
     answers: list[str] = []
+    CAME.clear()
 
     async def one() -> None:
         model = ScriptedModel([[call("work")], "done"])
         with suppress(TurnAbortedError):
-            answers.append((await type(run)(run.mode)(ChatClient(model, tools=[made], advisors=[cache]), "go")).text)
+            answers.append(
+                (await type(run)(run.mode)(ChatClient(model, tools=[made], advisors=[note, cache]), "go")).text
+            )
 
     async with anyio.create_task_group() as group:
         for _ in range(3):

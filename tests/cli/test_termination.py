@@ -36,7 +36,7 @@ class Started:
     """A command that runs, and the server process that it has started."""
 
     def __init__(self, directory: Path, arguments: list[str], ignores_sigint: bool = False) -> None:
-        self.calls = directory / "calls"
+        self.starts, self.calls = directory / "starts", directory / "calls"
         command = [sys.executable, "-m", "advisorchain.cli", *arguments]
         if ignores_sigint:  # as a shell starts what runs in the background
             command = ["sh", "-c", f"trap '' INT; exec {shlex.join(command)}"]
@@ -55,14 +55,8 @@ class Started:
         assert wait_for(lambda: self.calls.exists(), 20.0), self.end(signal.SIGKILL)
 
     def _find(self) -> set[int]:
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-                    if int(parent) == self.process.pid and b"raw.py" in (entry / "cmdline").read_bytes():
-                        self.servers.add(int(entry.name))
-                except OSError:
-                    continue
+        if self.starts.exists():
+            self.servers |= set(map(int, self.starts.read_text().split("\n")[:-1]))
         return self.servers
 
     def end(self, signum: signal.Signals) -> tuple[int, str, str]:
@@ -82,7 +76,9 @@ def start(tmp_path: Path) -> Iterator[Any]:
     made: list[Started] = []
 
     def run(*arguments: str, ignores_sigint: bool = False, **habits: Any) -> Started:
-        script = json.dumps({"habits": {"calls": str(tmp_path / "calls"), **habits}})
+        script = json.dumps(
+            {"habits": {"starts": str(tmp_path / "starts"), "calls": str(tmp_path / "calls"), **habits}}
+        )
         server = ["-S", "-E", str(SERVERS / "raw.py"), script]
         (tmp_path / "raw_tools.py").write_text(TOOLS.format(arguments=server))
         spec = f"raw={shlex.join([sys.executable, *server])}"

@@ -269,7 +269,7 @@ async def test_progress_is_said_in_text_that_can_be_shown(anyio_backend: str) ->
 
 async def test_an_error_does_not_repeat_the_secret_of_an_address(anyio_backend: str, caplog: Any) -> None:
     with serving(lambda *_: (401, {}, {})) as http:
-        tools = McpTools([McpServer.sse(http.url + "/sse?api_key=SECRET", connect_timeout=3)])
+        tools = McpTools([McpServer.sse(http.url + "/sse?api_key=SECRET")])
         with caplog.at_level(logging.WARNING, "advisorchain"):
             assert not await tools.listed()
         await tools.aclose()
