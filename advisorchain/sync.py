@@ -77,7 +77,8 @@ def _started_portal() -> tuple[BlockingPortal, threading.Thread]:
 
     def run() -> None:
         try:
-            asyncio.run(serve())
+            with asyncio.Runner(loop_factory=_new_loop) as runner:
+                runner.run(serve())
         except BaseException as error:
             if started.done():
                 raise
@@ -86,6 +87,21 @@ def _started_portal() -> tuple[BlockingPortal, threading.Thread]:
     thread = threading.Thread(target=run, name="advisorchain background loop", daemon=True)
     thread.start()
     return started.result(), thread
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """An event loop whose end starts no thread.
+
+    It ends with the process, when Python 3.12 lets no thread begin any more, and its executor, which resolves names, has
+    been ended already.
+    """
+    loop = asyncio.new_event_loop()
+
+    async def shutdown_default_executor(timeout: float | None = None) -> None:
+        pass
+
+    loop.shutdown_default_executor = shutdown_default_executor  # type: ignore[method-assign]
+    return loop
 
 
 def run_sync(fn: Callable[[], Awaitable[T]]) -> T:

