@@ -267,9 +267,9 @@ async def test_a_client_that_does_not_read_keeps_no_other_from_being_told(monkey
             self.exit_stack = AsyncExitStack()
 
         async def notify(self, method: str, params: None) -> None:
-            if not self.reads:
-                await anyio.sleep_forever()
-            told.set()
+            if self.reads:
+                told.set()
+            await told.wait()  # who does not read hangs until then
 
     registry = ToolRegistry([weather])
     changes = ListChanges(ExposedTools(registry))
