@@ -92,8 +92,8 @@ def _started_portal() -> tuple[BlockingPortal, threading.Thread]:
 def _new_loop() -> asyncio.AbstractEventLoop:
     """An event loop whose end starts no thread.
 
-    It ends with the process, when Python 3.12 lets no thread begin any more, and its executor, which resolves names, has
-    been ended already.
+    It ends with the process, when Python 3.12 lets no thread begin any more, and its executor, which resolves names,
+    has been ended already.
     """
     loop = asyncio.new_event_loop()
 
