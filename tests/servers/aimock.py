@@ -15,10 +15,14 @@ import threading
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
+import anyio
 import pytest
 from node_packages import missing, node_packages
+
+if TYPE_CHECKING:
+    from advisorchain import ChatClient
 
 __all__ = ["Aimock", "address_of", "missing", "running_aimock"]
 
@@ -57,6 +61,27 @@ class Aimock:
             text = answer.read().decode()
         counts = re.findall(r'^aimock_requests_total\{.*status="destroyed".*\} (\d+)$', text, re.MULTILINE)
         return sum(map(int, counts))
+
+    async def gives_up(self, before: int) -> int:
+        """Wait until the server has noticed that one more answer is not wanted: `given_up` was ``before``."""
+        with anyio.fail_after(10):
+            while (now := self.given_up()) == before:  # noqa: ASYNC110  # another process cannot set an event
+                await anyio.sleep(0.02)
+        return now
+
+    async def loses_a_call(self, client: ChatClient, bodies: Sequence[Any]) -> None:
+        """Cancel a call while the server thinks; it must notice. ``bodies``: what the client has sent, as it grows."""
+        self.load([{"match": {"userMessage": "hello"}, "response": {"content": "late"}}])
+        await client.call("hello")  # the connection is there, and the time is the server's
+        self.delay(10_000)
+        before, sent = self.given_up(), len(bodies)
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.call, "hello")
+            while len(bodies) == sent:  # noqa: ASYNC110  # a hook of the HTTP client cannot wait
+                await anyio.sleep(0.01)
+            await anyio.sleep(0.3)
+            group.cancel_scope.cancel()
+        assert await self.gives_up(before) == before + 1
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()

@@ -263,20 +263,13 @@ async def test_without_tools_no_tool_options_are_sent(aimock: Aimock, model: Ant
 LONG: dict[str, Any] = {"text": TEXT * 20, "latency": 100, "chunkSize": 10}  # 16 seconds
 
 
-async def given_up(aimock: Aimock, before: int) -> int:
-    with anyio.fail_after(10):
-        while (now := aimock.given_up()) == before:  # noqa: ASYNC110  # another process cannot set an event
-            await anyio.sleep(0.02)
-    return now
-
-
 @pytest.fixture
 async def hangs_up(aimock: Aimock) -> AsyncIterator[None]:
     """The server must see one connection closed in the middle of an answer, at once."""
     aimock.load([answer(**LONG)])
     before, started = aimock.given_up(), time.monotonic()
     yield
-    assert await given_up(aimock, before) == before + 1
+    assert await aimock.gives_up(before) == before + 1
     assert time.monotonic() - started < 10
 
 
@@ -308,18 +301,8 @@ async def test_cancelling_a_stream(aimock: Aimock, model: AnthropicModel) -> Non
 
 
 async def test_cancelling_a_call(aimock: Aimock, model: AnthropicModel, wire: Any) -> None:
-    aimock.load([answer("late")])
     client = ChatClient(model)
-    await client.call("hello")  # the connection is there, and the time is the server's
-    aimock.delay(10_000)
-    before, sent = aimock.given_up(), len(wire.bodies)
-    async with anyio.create_task_group() as group:
-        group.start_soon(client.call, "hello")
-        while len(wire.bodies) == sent:  # noqa: ASYNC110  (a hook of the HTTP client cannot wait)
-            await anyio.sleep(0.01)
-        await anyio.sleep(0.3)
-        group.cancel_scope.cancel()
-    assert await given_up(aimock, before) == before + 1
+    await aimock.loses_a_call(client, wire.bodies)
     await still_works(aimock, client)
 
 
